@@ -1,0 +1,86 @@
+package event
+
+import "fmt"
+
+// This file holds the types that cross the seam between consumers and sinks.
+
+// Partition names one Kafka partition.
+type Partition struct {
+	Topic  string
+	Number int32
+}
+
+// TopicID is Kafka's id of a topic; it changes when a topic is deleted and made again. Zero means unknown.
+type TopicID [16]byte
+
+// Position says where a sink stands in a partition.
+type Position struct {
+	Partition
+	Next        int64   // offset of the next record to apply
+	LeaderEpoch int32   // leader epoch of the last record applied; -1 when none was
+	TopicID     TopicID // zero before the first batch
+}
+
+// Range is what one batch examined of a partition: every record with From <= offset < To. Offsets may have holes.
+type Range struct {
+	Partition
+	From, To    int64
+	LeaderEpoch int32 // of the last record examined; -1 when unknown
+	TopicID     TopicID
+}
+
+// Header is one Kafka record header.
+type Header struct {
+	Key   string
+	Value []byte
+}
+
+// Record is a Kafka record's content, apart from any client library.
+type Record struct {
+	Key     []byte
+	Value   []byte
+	Headers []Header
+}
+
+// Message is a record at its place in the log.
+type Message struct {
+	Record
+	Partition   Partition
+	Offset      int64
+	LeaderEpoch int32
+}
+
+// Batch is what a sink applies at once: messages in offset order per partition, inside Ranges.
+type Batch struct {
+	Ranges   []Range
+	Messages []Message
+	// Excluded holds indexes into Messages that are in the dead-letter topic already, acknowledged: the sink skips
+	// them, and the next lower version of the same entity in this batch counts instead.
+	Excluded map[int]bool
+}
+
+// Rejected is one message that a sink cannot take (fault.Data).
+type Rejected struct {
+	Index  int    // into Batch.Messages
+	Reason string // short, stable: what the dead letter is listed under, e.g. "too_long", "out_of_range"
+	Err    error  // names the column; shown to a person
+}
+
+// NewerLayout is returned by a sink that meets an event of a layout epoch that it does not know yet. The consumer
+// reloads the layout and prepares the batch again; it never dead-letters.
+type NewerLayout struct {
+	Epoch int64
+	At    Partition
+	Next  int64
+}
+
+func (e *NewerLayout) Error() string {
+	return fmt.Sprintf("%s partition %d below offset %d holds events of layout epoch %d, newer than ours",
+		e.At.Topic, e.At.Number, e.Next, e.Epoch)
+}
+
+// Rewound is returned by Apply when the sink's own progress went back (its database was restored): the consumer
+// seeks to Positions and goes on.
+type Rewound struct{ Positions []Position }
+
+func (e *Rewound) Error() string { return "the sink's progress went back" }
