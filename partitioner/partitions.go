@@ -1,0 +1,119 @@
+package partitioner
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// WithPartitions returns s with a new map of slots to n partitions, replacing any that it had. It is what the first
+// apply stores.
+//
+// The rule, which never changes, since it decides where events go:
+//   - Hash slots: partition i owns the contiguous range from i*Slots/n up to (i+1)*Slots/n - 1, rounded down. Sizes
+//     differ by one at most.
+//   - Placed slots, in order of number: each goes to a partition that owns a slot of the same shard already, so
+//     that an outage of the shard stalls no further partition; if there is none, to any. Among these, to the one
+//     that owns the fewest placed slots; among equals, to the lowest number. Partition 0 is left out if there is
+//     another: broadcast tables make it meet every shard, so any shard's outage would stall the tenant.
+//
+// n is 1 to Slots. The shards and tenants of s must be valid; the error is Problems.
+func (s Spec) WithPartitions(n int) (Spec, error) {
+	ps := validate(s, withoutPartitions)
+	if n < 1 {
+		ps.add(PartitionsInvalid, []Party{{Part: PartPartitions}}, nil, "1", "%d partitions; there must be at least 1", n)
+	} else if s.Slots >= 1 && n > s.Slots {
+		ps.add(PartitionsInvalid, []Party{{Part: PartSlots}, {Part: PartPartitions}}, nil, fmt.Sprint(s.Slots),
+			"%d partitions for %d slots: some would own none", n, s.Slots)
+	}
+	if len(ps) > 0 {
+		return Spec{}, ps
+	}
+	out := s.canonical()
+	out.Partitions = make([][]SlotRange, n)
+	for i := range n {
+		first, end := i*s.Slots/n, (i+1)*s.Slots/n
+		out.Partitions[i] = []SlotRange{{Slot(first), Slot(end - 1)}}
+	}
+	out.assignPlaced()
+	return out, nil
+}
+
+// After returns s as the layout that follows an applied one: with its map of slots to partitions, and with the
+// numbers of all placed slots that were ever given up. The map stays what it is while the number of partitions
+// does, and only placed slots that are new are assigned, by the rule of WithPartitions; with another number, it is
+// that of WithPartitions(n). For the spec that was applied, After gives the applied layout's own spec: comparing
+// digests tells whether a file differs.
+func (s Spec) After(applied *Layout, n int) (Spec, error) {
+	old := applied.spec
+	gone := subtractRanges(old.placedRanges(), s.placedRanges())
+	s.Retired = mergeRanges(slices.Concat(old.Retired, gone))
+	if n != len(old.Partitions) || s.Slots != old.Slots {
+		return s.WithPartitions(n)
+	}
+	if ps := validate(s, withoutPartitions); len(ps) > 0 {
+		return Spec{}, ps
+	}
+	out := s.canonical()
+	out.Partitions = make([][]SlotRange, n)
+	for i, ranges := range old.Partitions {
+		out.Partitions[i] = subtractRanges(ranges, gone)
+	}
+	out.assignPlaced()
+	return out, nil
+}
+
+// assignPlaced gives each placed slot that no partition owns to one. s is canonical and valid but for those.
+func (s *Spec) assignPlaced() {
+	partitionOf := make(map[Slot]int)
+	placedCount := make([]int, len(s.Partitions))
+	for i, ranges := range s.Partitions {
+		for _, r := range ranges {
+			for slot := r.First; slot <= r.Last; slot++ {
+				partitionOf[slot] = i
+				if slot >= FirstPlacedSlot {
+					placedCount[i]++
+				}
+			}
+		}
+	}
+	type meeting struct {
+		partition int
+		shard     string
+	}
+	met := make(map[meeting]bool)
+	for _, shard := range s.Shards {
+		for _, r := range shard.Slots {
+			for slot := r.First; slot <= r.Last; slot++ {
+				met[meeting{partitionOf[slot], shard.Name}] = true
+			}
+		}
+	}
+	var unassigned []PlacedSlot
+	for _, tenant := range s.Tenants {
+		for _, p := range tenant.Placed {
+			if partition, ok := partitionOf[p.Slot]; ok {
+				met[meeting{partition, p.Shard}] = true
+			} else {
+				unassigned = append(unassigned, p)
+			}
+		}
+	}
+	slices.SortFunc(unassigned, func(a, b PlacedSlot) int { return cmp.Compare(a.Slot, b.Slot) })
+	for _, p := range unassigned {
+		chosen, chosenMeets := -1, false
+		for i := min(1, len(s.Partitions)-1); i < len(s.Partitions); i++ {
+			meets := met[meeting{i, p.Shard}]
+			better := chosen < 0 || meets && !chosenMeets || meets == chosenMeets && placedCount[i] < placedCount[chosen]
+			if better {
+				chosen, chosenMeets = i, meets
+			}
+		}
+		placedCount[chosen]++
+		met[meeting{chosen, p.Shard}] = true
+		s.Partitions[chosen] = append(s.Partitions[chosen], SlotRange{p.Slot, p.Slot})
+	}
+	for i := range s.Partitions {
+		s.Partitions[i] = mergeRanges(s.Partitions[i])
+	}
+}
