@@ -33,6 +33,7 @@ type Column struct {
 	Name     string
 	Type     Type
 	Nullable bool
+	Source   string // where it is declared, "slotline.yaml:11", for errors; "" when it is not from a file
 }
 
 // None marks a role that a table's columns do not have.

@@ -1,0 +1,39 @@
+package event
+
+import "github.com/slotline/slotline/partitioner"
+
+// Value is one column of a row. Which field holds it depends on the column's kind:
+//
+//	Bool             Int, 0 or 1
+//	Int32, Int64     Int
+//	Uint64           Uint
+//	Float64          Float, finite
+//	Decimal          Bytes, canonical text at the declared scale: "-12.50", "0.00", never "-0.00"
+//	String, Text     Bytes, valid UTF-8
+//	Bytes            Bytes, raw
+//	Date             Int, days since 1970-01-01
+//	Datetime         Int, microseconds since the Unix epoch
+//	JSON             Bytes, compact JSON text
+//
+// A Null value has every other field zero.
+type Value struct {
+	Null  bool
+	Int   int64
+	Uint  uint64
+	Float float64
+	Bytes []byte
+}
+
+// Row is a decoded row image. It is reused from one DecodeRow to the next: what its slices point to (the body that
+// was decoded, or the row's own scratch memory) is valid until then.
+type Row struct {
+	Op      Op
+	Version int64  // the record's; DecodeView sets it, DecodeRow leaves 0: it is not part of a delete's body
+	Tenant  []byte // canonical text; empty for a broadcast table
+	ID      []byte // canonical text
+	Spread  []byte // canonical text; empty without a spread column
+	Month   partitioner.Month
+	Values  []Value // by column; a delete's are Null apart from tenant, id, month and spread
+
+	arena []byte // unescaped strings, decoded base64, padded decimals, canonical integers
+}
