@@ -24,10 +24,11 @@ type Changes struct {
 	Tenants []TenantChange
 	// Reused are placed slots that belonged to one tenant and now belong to another.
 	Reused []SlotReuse
-	// RetiredForgotten are numbers that the older layout knew as given up and the newer does not.
-	RetiredForgotten []SlotRange
-
-	retired bool // the list of retired numbers grew
+	// Retired are the placed slots that no tenant has any more: their numbers are never used again.
+	Retired []SlotRange
+	// Forgotten are numbers that were used once and that the newer layout knows nothing of, so that they could be
+	// used again. A spec made by After forgets none.
+	Forgotten []SlotRange
 }
 
 // ShardMove is a set of slots that goes from one shard to another.
@@ -63,10 +64,10 @@ func Diff(old, new *Layout) Changes {
 		OldSlots: old.Slots(), NewSlots: new.Slots(),
 		OldHash: old.Hash(), NewHash: new.Hash(),
 		OldPartitions: old.Partitions(), NewPartitions: new.Partitions(),
-		ShardsAdded:      without(new.shards, old.shards),
-		ShardsRemoved:    without(old.shards, new.shards),
-		RetiredForgotten: subtractRanges(old.spec.Retired, mergeRanges(slices.Concat(new.spec.Retired, new.spec.placedRanges()))),
-		retired:          !slices.Equal(old.spec.Retired, new.spec.Retired),
+		ShardsAdded:   without(new.shards, old.shards),
+		ShardsRemoved: without(old.shards, new.shards),
+		Retired:       subtractRanges(new.spec.Retired, old.spec.Retired),
+		Forgotten:     subtractRanges(old.spec.retiredBy(new.spec), new.spec.Retired),
 	}
 	oldSlots, newSlots := old.placedRoutes(), new.placedRoutes()
 	c.diffSlots(old, new, oldSlots, newSlots)
@@ -213,8 +214,9 @@ func (c Changes) sameHashing() bool { return c.OldSlots == c.NewSlots && c.OldHa
 
 // Empty says whether the two layouts are the same but for the epoch.
 func (c Changes) Empty() bool {
-	return c.sameHashing() && c.OldPartitions == c.NewPartitions && !c.retired &&
-		len(c.ShardsAdded)+len(c.ShardsRemoved)+len(c.ShardMoves)+len(c.PartitionMoves)+len(c.Tenants) == 0
+	return c.sameHashing() && c.OldPartitions == c.NewPartitions &&
+		len(c.ShardsAdded)+len(c.ShardsRemoved)+len(c.ShardMoves)+len(c.PartitionMoves)+len(c.Tenants)+
+			len(c.Retired)+len(c.Forgotten) == 0
 }
 
 // MovesData says whether rows that exist under the old layout could be in another shard under the new one.
@@ -246,6 +248,10 @@ func (c Changes) Err() error {
 			"tenant %s is given slot %d, which belonged to tenant %s; take a number that was never used",
 			quoteBounded(r.New), r.Slot, quoteBounded(r.Old))
 	}
+	if len(c.Forgotten) > 0 {
+		ps.add(PlacedSlotReused, nil, c.Forgotten, "",
+			"the layout no longer knows that %s were used, so a tenant could be given them again", slotWords(c.Forgotten))
+	}
 	if c.NewEpoch < c.OldEpoch || c.NewEpoch == c.OldEpoch && !c.Empty() {
 		ps.add(EpochNotGreater, []Party{{Part: PartEpoch}}, nil, fmt.Sprint(c.OldEpoch+1),
 			"layout epoch is %d, the applied layout has %d; a layout that differs needs a greater one", c.NewEpoch, c.OldEpoch)
@@ -253,12 +259,65 @@ func (c Changes) Err() error {
 	return ps.err()
 }
 
-// String is what would change, one line each, for a person who decides.
+// String is what would change, one line each, for a person who decides. It ends with a newline.
 func (c Changes) String() string {
 	if c.Empty() && c.OldEpoch == c.NewEpoch {
 		return fmt.Sprintf("layout epoch %d, unchanged\n", c.OldEpoch)
 	}
 	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
 	fmt.Fprintf(&b, "layout epoch %d -> %d\n", c.OldEpoch, c.NewEpoch)
+	if c.OldSlots != c.NewSlots {
+		line("slots %d -> %d", c.OldSlots, c.NewSlots)
+	}
+	if c.OldHash != c.NewHash {
+		line("hash %s -> %s", c.OldHash, c.NewHash)
+	}
+	if c.OldPartitions != c.NewPartitions {
+		line("partitions %d -> %d", c.OldPartitions, c.NewPartitions)
+	}
+	for _, name := range c.ShardsAdded {
+		line("+ shard %s", name)
+	}
+	for _, name := range c.ShardsRemoved {
+		line("- shard %s", name)
+	}
+	bounded(line, c.ShardMoves, "more moves between shards", func(m ShardMove) string {
+		return fmt.Sprintf("shard %s -> %s: %s", m.From, m.To, countedSlots(m.Slots))
+	})
+	bounded(line, c.Tenants, "more tenants", func(t TenantChange) string {
+		return fmt.Sprintf("tenant %s: %s on %s -> %s on %s", quoteBounded(t.Tenant),
+			t.Old, strings.Join(t.From, ", "), t.New, strings.Join(t.To, ", "))
+	})
+	bounded(line, c.PartitionMoves, "more moves between partitions", func(m PartitionMove) string {
+		return fmt.Sprintf("partition %d -> %d: %s", m.From, m.To, countedSlots(m.Slots))
+	})
+	bounded(line, c.Reused, "more slots", func(r SlotReuse) string {
+		return fmt.Sprintf("slot %d of tenant %s is given to tenant %s", r.Slot, quoteBounded(r.Old), quoteBounded(r.New))
+	})
+	if len(c.Retired) > 0 {
+		line("retired for good: %s", countedSlots(c.Retired))
+	}
+	if c.MovesData() {
+		line("rows would have to move between shards")
+	} else {
+		line("no row moves")
+	}
 	return b.String()
+}
+
+// bounded prints the first items and counts the others: a decision needs no thousand lines.
+func bounded[T any](line func(string, ...any), items []T, more string, text func(T) string) {
+	const linesMax = 12
+	for _, item := range items[:min(len(items), linesMax)] {
+		line("%s", text(item))
+	}
+	if n := len(items) - linesMax; n > 0 {
+		line("and %d %s", n, more)
+	}
+}
+
+// countedSlots is "slots 0-10,20 (12)".
+func countedSlots(ranges []SlotRange) string {
+	return fmt.Sprintf("%s (%d)", slotWords(ranges), countSlots(ranges))
 }

@@ -17,11 +17,11 @@ import (
 //     that owns the fewest placed slots; among equals, to the lowest number. Partition 0 is left out if there is
 //     another: broadcast tables make it meet every shard, so any shard's outage would stall the tenant.
 //
-// n is 1 to Slots. The shards and tenants of s must be valid; the error is Problems.
+// n is 1 to Slots and to PartitionsMax. The shards and tenants of s must be valid; the error is Problems.
 func (s Spec) WithPartitions(n int) (Spec, error) {
 	ps := validate(s, withoutPartitions)
-	if n < 1 {
-		ps.add(PartitionsInvalid, []Party{{Part: PartPartitions}}, nil, "1", "%d partitions; there must be at least 1", n)
+	if n < 1 || n > PartitionsMax {
+		ps.add(PartitionsInvalid, []Party{{Part: PartPartitions}}, nil, "16", "%d partitions; there can be 1 to %d", n, PartitionsMax)
 	} else if s.Slots >= 1 && n > s.Slots {
 		ps.add(PartitionsInvalid, []Party{{Part: PartSlots}, {Part: PartPartitions}}, nil, fmt.Sprint(s.Slots),
 			"%d partitions for %d slots: some would own none", n, s.Slots)
@@ -46,8 +46,7 @@ func (s Spec) WithPartitions(n int) (Spec, error) {
 // digests tells whether a file differs.
 func (s Spec) After(applied *Layout, n int) (Spec, error) {
 	old := applied.spec
-	gone := subtractRanges(old.placedRanges(), s.placedRanges())
-	s.Retired = mergeRanges(slices.Concat(old.Retired, gone))
+	s.Retired = old.retiredBy(s)
 	if n != len(old.Partitions) || s.Slots != old.Slots {
 		return s.WithPartitions(n)
 	}
@@ -57,7 +56,7 @@ func (s Spec) After(applied *Layout, n int) (Spec, error) {
 	out := s.canonical()
 	out.Partitions = make([][]SlotRange, n)
 	for i, ranges := range old.Partitions {
-		out.Partitions[i] = subtractRanges(ranges, gone)
+		out.Partitions[i] = subtractRanges(ranges, s.Retired)
 	}
 	out.assignPlaced()
 	return out, nil
@@ -65,35 +64,41 @@ func (s Spec) After(applied *Layout, n int) (Spec, error) {
 
 // assignPlaced gives each placed slot that no partition owns to one. s is canonical and valid but for those.
 func (s *Spec) assignPlaced() {
-	partitionOf := make(map[Slot]int)
-	placedCount := make([]int, len(s.Partitions))
+	owner := make(map[Slot]int) // of slots that have a partition
+	placedCounts := make([]int, len(s.Partitions))
 	for i, ranges := range s.Partitions {
 		for _, r := range ranges {
 			for slot := r.First; slot <= r.Last; slot++ {
-				partitionOf[slot] = i
+				owner[slot] = i
 				if slot >= FirstPlacedSlot {
-					placedCount[i]++
+					placedCounts[i]++
 				}
 			}
 		}
 	}
-	type meeting struct {
-		partition int
-		shard     string
+	first := min(1, len(s.Partitions)-1) // partition 0 only if there is no other
+	var every []int                      // the partitions that may be chosen
+	for i := first; i < len(s.Partitions); i++ {
+		every = append(every, i)
 	}
-	met := make(map[meeting]bool)
+	meeting := make(map[string][]int) // those of them that own a slot of a shard, ascending
+	meet := func(shard string, partition int) {
+		if at, met := slices.BinarySearch(meeting[shard], partition); !met && partition >= first {
+			meeting[shard] = slices.Insert(meeting[shard], at, partition)
+		}
+	}
 	for _, shard := range s.Shards {
 		for _, r := range shard.Slots {
 			for slot := r.First; slot <= r.Last; slot++ {
-				met[meeting{partitionOf[slot], shard.Name}] = true
+				meet(shard.Name, owner[slot])
 			}
 		}
 	}
 	var unassigned []PlacedSlot
 	for _, tenant := range s.Tenants {
 		for _, p := range tenant.Placed {
-			if partition, ok := partitionOf[p.Slot]; ok {
-				met[meeting{partition, p.Shard}] = true
+			if partition, owned := owner[p.Slot]; owned {
+				meet(p.Shard, partition)
 			} else {
 				unassigned = append(unassigned, p)
 			}
@@ -101,16 +106,14 @@ func (s *Spec) assignPlaced() {
 	}
 	slices.SortFunc(unassigned, func(a, b PlacedSlot) int { return cmp.Compare(a.Slot, b.Slot) })
 	for _, p := range unassigned {
-		chosen, chosenMeets := -1, false
-		for i := min(1, len(s.Partitions)-1); i < len(s.Partitions); i++ {
-			meets := met[meeting{i, p.Shard}]
-			better := chosen < 0 || meets && !chosenMeets || meets == chosenMeets && placedCount[i] < placedCount[chosen]
-			if better {
-				chosen, chosenMeets = i, meets
-			}
+		among := meeting[p.Shard]
+		if len(among) == 0 {
+			among = every
 		}
-		placedCount[chosen]++
-		met[meeting{chosen, p.Shard}] = true
+		// MinFunc returns the first of equals, which has the lowest number.
+		chosen := slices.MinFunc(among, func(a, b int) int { return cmp.Compare(placedCounts[a], placedCounts[b]) })
+		placedCounts[chosen]++
+		meet(p.Shard, chosen)
 		s.Partitions[chosen] = append(s.Partitions[chosen], SlotRange{p.Slot, p.Slot})
 	}
 	for i := range s.Partitions {

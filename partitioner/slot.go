@@ -104,9 +104,12 @@ func quoteBounded(text string) string {
 	return strconv.Quote(text[:quotedBytesMax]) + "..."
 }
 
-// mergeRanges returns the same set of slots in order, with adjacent and overlapping ranges joined. Ranges must
-// not be reversed.
+// mergeRanges returns the same set of slots in order, with adjacent and overlapping ranges joined; nil for none.
+// Ranges must not be reversed.
 func mergeRanges(ranges []SlotRange) []SlotRange {
+	if len(ranges) == 0 {
+		return nil
+	}
 	sorted := slices.Clone(ranges)
 	slices.SortFunc(sorted, func(a, b SlotRange) int { return int(a.First) - int(b.First) })
 	merged := sorted[:0]

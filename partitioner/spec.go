@@ -123,8 +123,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads the stored form. It refuses a greater format, an unknown field and text after the end; it
-// does not validate (New does).
+// UnmarshalJSON reads the stored form. It refuses a greater format, an unknown field; it does not validate (New does).
 func (s *Spec) UnmarshalJSON(data []byte) error {
 	var head struct {
 		Format int `json:"format"`
@@ -162,7 +161,7 @@ func (s *Spec) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseSpec reads the stored form, and nothing after it.
+// ParseSpec reads the stored form; text after it is an error.
 func ParseSpec(body []byte) (Spec, error) {
 	var s Spec
 	err := json.Unmarshal(body, &s)
@@ -197,6 +196,11 @@ func (s Spec) placedRanges() []SlotRange {
 		}
 	}
 	return mergeRanges(all)
+}
+
+// retiredBy is the set of placed slots that are retired once next follows s.
+func (s Spec) retiredBy(next Spec) []SlotRange {
+	return mergeRanges(slices.Concat(s.Retired, subtractRanges(s.placedRanges(), next.placedRanges())))
 }
 
 // hashRange is the set of hash slots; Slots must be valid.

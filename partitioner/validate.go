@@ -14,8 +14,8 @@ const (
 	TenantBytesMax = 64
 	// ShardNameBytesMax is the greatest length of a shard's name.
 	ShardNameBytesMax = 64
-	// PartitionsMax is the greatest number of partitions: one per hash slot.
-	PartitionsMax = SlotsMax
+	// PartitionsMax is the greatest number of partitions. A topic with more is beyond what brokers are run with.
+	PartitionsMax = 10_000
 )
 
 // scope says how much of a Spec is validated.
@@ -111,6 +111,7 @@ func validateTenants(s Spec, ps *Problems) (placedValid bool) {
 	for _, shard := range s.Shards {
 		shards[shard.Name] = true
 	}
+	known := shardWords(s.Shards)
 	first := make(map[string]int, len(s.Tenants))
 	owner := make(map[Slot]Party)
 	placedValid = true
@@ -139,8 +140,8 @@ func validateTenants(s Spec, ps *Problems) (placedValid bool) {
 					"tenant %s is placed in slot %d; placed slots are %d to %d", name, p.Slot, FirstPlacedSlot, LastPlacedSlot)
 			}
 			if !shards[p.Shard] {
-				ps.add(ShardUnknown, []Party{party}, slot, "", "tenant %s has slot %d in shard %s, which does not exist",
-					name, p.Slot, quoteBounded(p.Shard))
+				ps.add(ShardUnknown, []Party{party}, slot, "", "tenant %s has slot %d in shard %s, which does not exist; the shards are %s",
+					name, p.Slot, quoteBounded(p.Shard), known)
 			}
 			switch other, taken := owner[p.Slot]; {
 			case !taken:
@@ -157,6 +158,19 @@ func validateTenants(s Spec, ps *Problems) (placedValid bool) {
 		ps.add(PlacedSlotsTooMany, nil, nil, "", "%d placed slots; there can be %d", count, PlacedSlotsMax)
 	}
 	return placedValid
+}
+
+// shardWords is "s1, s2", cut where it is long.
+func shardWords(shards []ShardSpec) string {
+	const namesMax = 8
+	var names []string
+	for _, shard := range shards[:min(len(shards), namesMax)] {
+		names = append(names, quoteBounded(shard.Name))
+	}
+	if more := len(shards) - namesMax; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 func tenantFault(tenant string) string {
@@ -233,10 +247,11 @@ type claim struct {
 // claimsWithin turns a party's ranges into claims. What lies outside the slots that exist is a problem and no claim.
 func claimsWithin(s Spec, party Party, ranges, exist []SlotRange, ps *Problems) []claim {
 	var claims []claim
-	for _, r := range ranges {
+	for i, r := range ranges {
 		if r.Last < r.First {
-			ps.add(SlotOutside, []Party{party}, []SlotRange{r}, fmt.Sprintf("%d-%d", r.Last, r.First),
-				"%s has the reversed range %s", party, r)
+			turned := slices.Clone(ranges)
+			turned[i] = SlotRange{r.Last, r.First}
+			ps.add(SlotOutside, []Party{party}, []SlotRange{r}, FormatSlotRanges(turned), "%s has the reversed range %s", party, r)
 			continue
 		}
 		one := []SlotRange{r}
