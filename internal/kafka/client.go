@@ -1,0 +1,95 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/fault"
+)
+
+const (
+	// dialTimeout bounds one connection attempt; brokers on one network answer in milliseconds.
+	dialTimeout = 5 * time.Second
+	// openTimeout bounds the first contact in Open: long enough for one dial to each of two dead brokers.
+	openTimeout = 12 * time.Second
+	// metadataAgeMax is how long a client may miss a moved leader that no error told it about.
+	metadataAgeMax = 30 * time.Second
+	// metadataAgeMin is how soon a client asks again after an error: a failover takes about a second.
+	metadataAgeMin = 500 * time.Millisecond
+)
+
+const (
+	// envelopeBytesMax is the room that key, headers and batch framing take beside an event's body: key up to
+	// 64+64+255 bytes, twelve headers (FORMATS.md) below 1.5 KiB; a traceparent and unknown headers come on top.
+	envelopeBytesMax = 64 << 10
+	// deadEnvelopeBytesMax is what a dead letter adds: the original key, a reason, and an error text that is cut.
+	deadEnvelopeBytesMax = 64 << 10
+	// batchBytesMin is Kafka's own default for max.message.bytes: topics are never made narrower.
+	batchBytesMin = 1 << 20
+)
+
+// RecordBytesMax is the largest record batch of the line's event topics: max.message.bytes of the topic and the
+// bound of its producers.
+func RecordBytesMax(cfg *config.Config) int {
+	return max(batchBytesMin, int(cfg.Outbox.EventBytesMax)+envelopeBytesMax)
+}
+
+// DeadRecordBytesMax is the same for the dead-letter topic: any event that fits its topic fits here.
+func DeadRecordBytesMax(cfg *config.Config) int { return RecordBytesMax(cfg) + deadEnvelopeBytesMax }
+
+// Options are the client options that all clients of a line share. role ("relay", "sink-mysql", "apply") becomes part
+// of the client id, which quotas and broker logs show. log may be nil.
+func Options(cfg *config.Config, role string, log *slog.Logger) []kgo.Opt {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(cfg.Kafka.Brokers...),
+		kgo.ClientID("slotline-" + cfg.Line + "-" + role),
+		kgo.DialTimeout(dialTimeout),
+		kgo.MetadataMaxAge(metadataAgeMax),
+		kgo.MetadataMinAge(metadataAgeMin),
+		kgo.ProducerBatchCompression(codec(cfg.Kafka.Compression)),
+		kgo.ProducerBatchMaxBytes(int32(RecordBytesMax(cfg))),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.DisableClientMetrics(), // the line has its own; a broker is not sent any
+	}
+	if log != nil {
+		opts = append(opts, kgo.WithLogger(clientLog{log.With("client", role)}))
+	}
+	return opts
+}
+
+func codec(name string) kgo.CompressionCodec {
+	switch name {
+	case "none":
+		return kgo.NoCompression()
+	case "zstd":
+		return kgo.ZstdCompression()
+	default:
+		return kgo.Lz4Compression()
+	}
+}
+
+// Open makes a client and asks one broker for an answer, so that a wrong address or a refused login is known at start.
+// The caller closes the client.
+func Open(ctx context.Context, cfg *config.Config, role string, log *slog.Logger, more ...kgo.Opt) (*kgo.Client, error) {
+	cl, err := kgo.NewClient(append(Options(cfg, role, log), more...)...)
+	if err != nil {
+		return nil, &fault.Error{Code: "SL2009", Class: fault.Usage, Err: err,
+			What: "the Kafka client refuses its options: " + err.Error(),
+			Do:   "correct kafka: in " + cfg.File}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errNoAnswer)
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		cl.Close()
+		if errors.Is(context.Cause(ctx), errNoAnswer) && isContext(err) {
+			err = errNoAnswer
+		}
+		return nil, Wrap(err, cfg.Kafka.Brokers, "contact Kafka")
+	}
+	return cl, nil
+}

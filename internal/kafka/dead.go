@@ -1,0 +1,180 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
+)
+
+// Headers that a dead letter has beside those of the original record. sl_key is the original key, since the dead
+// letter has one of its own.
+const (
+	headerReason = "sl_reason"
+	headerError  = "sl_error"
+	headerSink   = "sl_sink"
+	headerAt     = "sl_at"
+	headerKey    = "sl_key"
+)
+
+// deadErrorBytesMax cuts error texts, so that a dead letter always fits its topic.
+const deadErrorBytesMax = 4 << 10
+
+// DeadLetter is an event that one sink cannot take, with its reason.
+type DeadLetter struct {
+	Sink      string
+	Partition event.Partition // where the event lies
+	Offset    int64
+	Reason    string // short and stable: "too_long"
+	Error     string // for a person
+	At        time.Time
+	Record    event.Record // the original, whole
+	Repeats   int          // how often the same event was written; 1 or more when read
+}
+
+// Key names an event at one sink; repeats have the same.
+func (d *DeadLetter) Key() string {
+	return fmt.Sprintf("%s/%s/%d/%d", d.Sink, d.Partition.Topic, d.Partition.Number, d.Offset)
+}
+
+// record makes the Kafka record of a dead letter.
+func (d *DeadLetter) record(topic string) *kgo.Record {
+	headers := make([]kgo.RecordHeader, 0, len(d.Record.Headers)+5)
+	for _, h := range d.Record.Headers {
+		headers = append(headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	headers = append(headers,
+		kgo.RecordHeader{Key: headerReason, Value: []byte(d.Reason)},
+		kgo.RecordHeader{Key: headerError, Value: []byte(cut(d.Error, deadErrorBytesMax))},
+		kgo.RecordHeader{Key: headerSink, Value: []byte(d.Sink)},
+		kgo.RecordHeader{Key: headerAt, Value: []byte(d.At.UTC().Format(time.RFC3339Nano))},
+		kgo.RecordHeader{Key: headerKey, Value: d.Record.Key})
+	return &kgo.Record{Topic: topic, Key: []byte(d.Key()), Value: d.Record.Value, Headers: headers}
+}
+
+// cut shortens s to at most n bytes, at a rune.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// parseDead reads a record of the dead-letter topic. Our headers are the last five: an event that was a dead letter
+// before and was sent again keeps the old ones in front.
+func parseDead(r *kgo.Record) (DeadLetter, error) {
+	bad := func(what string) (DeadLetter, error) {
+		return DeadLetter{}, fmt.Errorf("%s partition %d offset %d is not a dead letter: %s", r.Topic, r.Partition, r.Offset, what)
+	}
+	d := DeadLetter{Repeats: 1}
+	parts := strings.Split(string(r.Key), "/")
+	if len(parts) != 4 {
+		return bad("its key is not sink/topic/partition/offset")
+	}
+	number, errNumber := strconv.ParseInt(parts[2], 10, 32)
+	offset, errOffset := strconv.ParseInt(parts[3], 10, 64)
+	if errNumber != nil || errOffset != nil {
+		return bad("its key is not sink/topic/partition/offset")
+	}
+	d.Sink, d.Partition, d.Offset = parts[0], event.Partition{Topic: parts[1], Number: int32(number)}, offset
+	own := len(r.Headers) - 5
+	if own < 0 || r.Headers[own].Key != headerReason || r.Headers[own+4].Key != headerKey {
+		return bad("its last headers are not sl_reason sl_error sl_sink sl_at sl_key")
+	}
+	d.Reason, d.Error = string(r.Headers[own].Value), string(r.Headers[own+1].Value)
+	d.At, _ = time.Parse(time.RFC3339Nano, string(r.Headers[own+3].Value))
+	d.Record = event.Record{Key: r.Headers[own+4].Value, Value: r.Value}
+	for _, h := range r.Headers[:own] {
+		d.Record.Headers = append(d.Record.Headers, event.Header{Key: h.Key, Value: h.Value})
+	}
+	return d, nil
+}
+
+// Dead writes dead letters. It is safe for concurrent use.
+type Dead struct {
+	cl      *kgo.Client
+	topic   string
+	brokers []string
+}
+
+// NewDead makes the client that writes dead letters; it does no I/O. Close it.
+func NewDead(cfg *config.Config, role string, log *slog.Logger) (*Dead, error) {
+	cl, err := kgo.NewClient(append(Options(cfg, role+"-dead", log),
+		kgo.ProducerBatchMaxBytes(int32(DeadRecordBytesMax(cfg))),
+		// Counts towards memory_bytes_max; a flood halts the partition long before throughput matters.
+		kgo.MaxBufferedBytes(4*DeadRecordBytesMax(cfg)),
+		kgo.ProducerLinger(0))...)
+	if err != nil {
+		return nil, err
+	}
+	return &Dead{cl: cl, topic: cfg.Dead.Topic, brokers: cfg.Kafka.Brokers}, nil
+}
+
+// Produce writes the letters and returns when all are acknowledged. After an error some may have been written: write
+// all of them again, readers fold repeats.
+func (d *Dead) Produce(ctx context.Context, letters []DeadLetter) error {
+	records := make([]*kgo.Record, len(letters))
+	for i := range letters {
+		records[i] = letters[i].record(d.topic)
+	}
+	for i, r := range d.cl.ProduceSync(ctx, records...) {
+		if r.Err != nil {
+			return Wrap(r.Err, d.brokers, fmt.Sprintf("write dead letter %s to topic %s", letters[i].Key(), d.topic))
+		}
+	}
+	return nil
+}
+
+// Close ends the client.
+func (d *Dead) Close() { d.cl.Close() }
+
+// DeadLetters reads the whole dead-letter topic as it is now and folds repeats: the latest of each key is kept, at
+// the place of its first. keep says which are wanted with their record; the others come without key, value and
+// headers, so that a long list fits in memory.
+func DeadLetters(ctx context.Context, cfg *config.Config, log *slog.Logger, keep func(*DeadLetter) bool) ([]DeadLetter, error) {
+	fold := newFold(keep)
+	err := readAll(ctx, cfg, log, cfg.Dead.Topic, func(r *kgo.Record) {
+		if d, err := parseDead(r); err != nil {
+			if log != nil {
+				log.Warn("skipped a record of the dead-letter topic", "error", err)
+			}
+		} else {
+			fold.add(d)
+		}
+	})
+	return fold.letters, err
+}
+
+// fold keeps the latest letter of each key.
+type fold struct {
+	keep    func(*DeadLetter) bool
+	letters []DeadLetter
+	index   map[string]int
+}
+
+func newFold(keep func(*DeadLetter) bool) *fold { return &fold{keep: keep, index: map[string]int{}} }
+
+func (f *fold) add(d DeadLetter) {
+	if f.keep == nil || !f.keep(&d) {
+		d.Record = event.Record{}
+	}
+	key := d.Key()
+	if at, ok := f.index[key]; ok {
+		d.Repeats = f.letters[at].Repeats + 1
+		f.letters[at] = d
+		return
+	}
+	f.index[key] = len(f.letters)
+	f.letters = append(f.letters, d)
+}

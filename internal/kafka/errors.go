@@ -1,0 +1,128 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/fault"
+)
+
+// errNoAnswer stands for a broker that takes a connection, or no connection, and says nothing within openTimeout.
+var errNoAnswer = errors.New("no answer within " + openTimeout.String())
+
+// Classify says how to treat an error of the Kafka client. Only what Kafka will answer in the same way for ever is
+// Fatal; what it does not know is Transient, since a loop that waits loses nothing.
+func Classify(err error) fault.Class {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f.Class
+	}
+	switch {
+	case err == nil:
+		return fault.Unknown
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge), errors.Is(err, kerr.InvalidRecord):
+		return fault.Data
+	case isAuth(err), errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.UnsupportedForMessageFormat),
+		errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		return fault.Fatal
+	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch):
+		return fault.Fenced
+	}
+	return fault.Transient
+}
+
+func isAuth(err error) bool {
+	for _, e := range []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func isContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// Wrap makes a fault of an error of the Kafka client. doing completes "cannot …" and names the topic or partition;
+// brokers are named when the error itself does not say which one failed. A *fault.Error and a cancelled context are
+// returned as they are.
+func Wrap(err error, brokers []string, doing string) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	class := Classify(err)
+	switch {
+	case isAuth(err):
+		return &fault.Error{Code: "SL2006", Class: class, Err: err,
+			What: fmt.Sprintf("cannot %s: Kafka refuses: %s", doing, answer(err)),
+			Do:   "give this user the right that is named, on the topic or group that is named"}
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return &fault.Error{Code: "SL2007", Class: class, Err: err,
+			What: fmt.Sprintf("cannot %s: larger than the topic's max.message.bytes", doing),
+			Do:   "raise max.message.bytes of the topic (slotline apply does it), or lower outbox.event_bytes_max"}
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return &fault.Error{Code: "SL2002", Class: class, Err: err,
+			What: fmt.Sprintf("cannot %s: the topic is not there", doing),
+			Do:   "slotline apply makes it"}
+	case unreachable(err):
+		return &fault.Error{Code: "SL2001", Class: class, Err: err,
+			What: fmt.Sprintf("cannot %s: %s", doing, whichBroker(err, brokers)),
+			Why:  "nothing is lost: events stay in the outbox, progress in the sinks",
+			Do:   "check kafka.brokers, the network, and that the broker is up"}
+	}
+	return &fault.Error{Code: "SL2010", Class: class, Err: err, What: fmt.Sprintf("cannot %s: %s", doing, answer(err))}
+}
+
+// unreachable says whether no broker answered at all.
+func unreachable(err error) bool {
+	if _, ok := errors.AsType[*kerr.Error](err); ok {
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*kgo.ErrFirstReadEOF](err); ok {
+		return true
+	}
+	return errors.Is(err, errNoAnswer) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, net.ErrClosed) ||
+		strings.Contains(err.Error(), "EOF")
+}
+
+// whichBroker says who did not answer and how: "kafka1:9092: connection refused".
+func whichBroker(err error, brokers []string) string {
+	where, why := strings.Join(brokers, ", "), err.Error()
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("%s: no such host", dns.Name)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		if op.Addr != nil && op.Op == "dial" {
+			where = op.Addr.String()
+			// The address as the file writes it is easier to find than the resolved one.
+			if len(brokers) == 1 {
+				where = brokers[0]
+			}
+		}
+		if op.Err != nil {
+			why = strings.TrimPrefix(op.Err.Error(), "connect: ")
+		}
+	}
+	return where + ": " + why
+}
+
+// answer is Kafka's own sentence for an error, without the library's wrapping.
+func answer(err error) string {
+	if k, ok := errors.AsType[*kerr.Error](err); ok {
+		return k.Message + ": " + k.Description
+	}
+	return err.Error()
+}

@@ -1,0 +1,211 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/plan"
+	"github.com/slotline/slotline/partitioner"
+)
+
+func testConfig(brokers []string) *config.Config {
+	return &config.Config{File: "slotline.yaml", Line: "flights",
+		Kafka:  config.Kafka{Brokers: brokers, Topic: "flights.events", Partitions: 4, Replication: 1, Compression: "lz4"},
+		Layout: partitioner.Spec{Epoch: 1},
+		Outbox: config.Outbox{EventBytesMax: 900 << 10},
+		Dead:   config.DeadLetters{Topic: "flights.dead", Retention: 90 * 24 * time.Hour}}
+}
+
+func cluster(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *config.Config) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cfg := testConfig(c.ListenAddrs())
+	cfg.Tables = []*event.Table{{Name: "flights"}}
+	return c, cfg
+}
+
+func open(t *testing.T, cfg *config.Config) *kgo.Client {
+	t.Helper()
+	cl, err := Open(t.Context(), cfg, "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cl.Close)
+	return cl
+}
+
+// KAFKA-15591: the first batch to a partition that has no leader yet can be lost.
+func TestPlanMakesTopicsAndAwaitsLeaders(t *testing.T) {
+	_, cfg := cluster(t)
+	cl := open(t, cfg)
+	changes, err := Plan(t.Context(), cl, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(changes) != 2 || changes[0].Sign != plan.Create || changes[0].What != "topic flights.events" ||
+		changes[0].Note != "4 partitions, replication 1, retention forever" ||
+		changes[1].Note != "1 partition, replication 1, retention 90d" {
+		t.Fatalf("unexpected plan: %+v", changes)
+	}
+	if err := Check(t.Context(), cl, Topics(cfg)); fault.CodeOf(err) != "SL2011" {
+		t.Fatalf("missing topics: %v", err)
+	}
+	for _, c := range changes {
+		if err := c.Apply(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Apply(t.Context()); err != nil { // must be safe to repeat
+			t.Fatal(err)
+		}
+	}
+	have, err := describe(t.Context(), cl, Topics(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range have {
+		if len(f.leaderless) > 0 || f.settings["cleanup.policy"] != "delete" || f.settings["retention.bytes"] != "-1" {
+			t.Errorf("topic %s is not as it was asked for: %+v", name, f)
+		}
+	}
+	if err := Check(t.Context(), cl, Topics(cfg)); err != nil {
+		t.Errorf("the topics that apply made are refused: %v", err)
+	}
+	if changes, err = Plan(t.Context(), cl, cfg); err != nil || len(changes) != 0 {
+		t.Errorf("a second plan is not empty: %+v, %v", changes, err)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	_, cfg := cluster(t)
+	cl := open(t, cfg)
+	for _, topic := range Topics(cfg) {
+		if err := topic.Create(t.Context(), cl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := func(key, value string) {
+		t.Helper()
+		if _, err := kadm.NewClient(cl).AlterTopicConfigs(t.Context(),
+			[]kadm.AlterConfig{{Name: key, Value: &value}}, cfg.Kafka.Topic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("cleanup.policy", "compact")
+	if err := Check(t.Context(), cl, Topics(cfg)); fault.CodeOf(err) != "SL2004" {
+		t.Errorf("compaction: %v", err)
+	}
+	set("cleanup.policy", "delete")
+	set("retention.ms", "604800000")
+	if err := Check(t.Context(), cl, Topics(cfg)); fault.CodeOf(err) != "SL2005" {
+		t.Errorf("limited retention: %v", err)
+	}
+	changes, err := Plan(t.Context(), cl, cfg)
+	if err != nil || len(changes) != 1 || changes[0].Sign != plan.Alter || changes[0].Note != "retention.ms 604800000 -> -1" {
+		t.Fatalf("plan to widen: %+v, %v", changes, err)
+	}
+	if err := changes[0].Apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Check(t.Context(), cl, Topics(cfg)); err != nil {
+		t.Errorf("after apply: %v", err)
+	}
+	cfg.Kafka.Partitions = 16
+	const want = `topic flights.events has 4 partitions, layout epoch 1 says 16; nothing was started [SL2003]
+  publishing now would send tenants to partitions where other processes do not look for them
+  do: set kafka.partitions: 4 if the topic is right, or delete the empty topic and run slotline apply`
+	if err := Check(t.Context(), cl, Topics(cfg)); err == nil || err.Error() != want {
+		t.Errorf("partition count:\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestReplicationAboveBrokersSaysWhatToWrite(t *testing.T) {
+	_, cfg := cluster(t)
+	cfg.Kafka.Replication = 3
+	err := Topics(cfg)[0].Create(t.Context(), open(t, cfg))
+	if fault.CodeOf(err) != "SL2012" || !strings.Contains(err.Error(), "kafka.replication") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnreachableBrokerIsNamed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	_, err = Open(t.Context(), testConfig([]string{addr}), "test", nil)
+	if fault.CodeOf(err) != "SL2001" || !strings.Contains(err.Error(), "cannot contact Kafka: "+addr+": connection refused") {
+		t.Errorf("got %v", err)
+	}
+	if !fault.Is(err, fault.Transient) {
+		t.Errorf("an outage is %v", fault.ClassOf(err))
+	}
+}
+
+func TestClassify(t *testing.T) {
+	for err, want := range map[error]fault.Class{
+		io.EOF: fault.Transient, context.DeadlineExceeded: fault.Transient, errors.New("unheard of"): fault.Transient,
+		kgo.ErrRecordTimeout: fault.Transient,
+	} {
+		if got := Classify(fmt.Errorf("wrapped: %w", err)); got != want {
+			t.Errorf("%v is %v, want %v", err, got, want)
+		}
+	}
+}
+
+func TestDeadLettersAreWholeAndFolded(t *testing.T) {
+	_, cfg := cluster(t)
+	cl := open(t, cfg)
+	for _, topic := range Topics(cfg) {
+		if err := topic.Create(t.Context(), cl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead, err := NewDead(cfg, "sink-mysql", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	letter := func(offset int64, reason string) DeadLetter {
+		return DeadLetter{Sink: "mysql", Partition: event.Partition{Topic: cfg.Kafka.Topic, Number: 2}, Offset: offset,
+			Reason: reason, Error: "column total: " + strings.Repeat("ü", 5000), At: time.Now(),
+			Record: event.Record{Key: []byte("flights\x00UA\x001"), Value: []byte(`{"a":1}`),
+				Headers: []event.Header{{Key: "ce_id", Value: []byte("x")}, {Key: "sl_reason", Value: []byte("older")}}}}
+	}
+	big := letter(7, "too_long")
+	big.Record.Value = make([]byte, cfg.Outbox.EventBytesMax) // the largest event must fit
+	if err := dead.Produce(t.Context(), []DeadLetter{letter(5, "too_long"), big, letter(5, "out_of_range")}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := DeadLetters(t.Context(), cfg, nil, func(d *DeadLetter) bool { return d.Offset == 5 })
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %d letters, %v", len(got), err)
+	}
+	d := got[0]
+	if d.Key() != "mysql/flights.events/2/5" || d.Reason != "out_of_range" || d.Repeats != 2 ||
+		string(d.Record.Key) != "flights\x00UA\x001" || string(d.Record.Value) != `{"a":1}` || len(d.Record.Headers) != 2 ||
+		len(d.Error) > deadErrorBytesMax || !strings.HasSuffix(d.Error, "ü") {
+		t.Errorf("first letter: %+v", d)
+	}
+	if got[1].Offset != 7 || got[1].Record.Value != nil {
+		t.Errorf("second letter keeps its record: %+v", got[1].Key())
+	}
+}
