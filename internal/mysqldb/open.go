@@ -1,0 +1,119 @@
+package mysqldb
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/slotline/slotline/config"
+)
+
+// Options of a pool. The zero value is valid.
+type Options struct {
+	MaxConns        int           // connections at most; 0 means 8
+	MultiStatements bool          // several statements in one packet; only for SQL built by slotline
+	ReadTimeout     time.Duration // longest wait for one answer; 0 means 70 s. DDL on large tables needs more
+}
+
+const (
+	defaultMaxConns = 8
+
+	dialTimeout = 5 * time.Second
+	// The server answers a statement that waits for a row lock with error 1205 after 50 s (its default): the time-out
+	// is longer, so that the answer is read and the connection lives on.
+	defaultReadTimeout = 70 * time.Second
+	writeTimeout       = 30 * time.Second
+
+	// sessionWaitTimeout is how long the server keeps a session, and its locks, that says nothing.
+	sessionWaitTimeout = 60 * time.Second
+	// idleTimeout is shorter, so that a pool never hands out a connection that the server is about to close.
+	idleTimeout = 45 * time.Second
+	// lifetime bounds how long a pool stays with a server that is no longer the one its name points at.
+	lifetime = 5 * time.Minute
+)
+
+// sqlMode is strict: a value that does not fit is an error, never altered. ANSI_QUOTES and NO_BACKSLASH_ESCAPES, which
+// would change what statements mean, are off.
+const sqlMode = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+
+// sessionSQL sets a session up. The isolation level is a statement of its own because MariaDB before 11.1 has no
+// variable transaction_isolation and MySQL has no tx_isolation.
+var sessionSQL = []string{
+	"SET NAMES utf8mb4",
+	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+	fmt.Sprintf("SET SESSION autocommit = 1, sql_mode = '%s', time_zone = '+00:00', wait_timeout = %d",
+		sqlMode, int(sessionWaitTimeout/time.Second)),
+}
+
+// Open returns a pool for a mysql:// DSN. It does no I/O: what is wrong with the server shows at the first use.
+func Open(dsn config.DSN, o Options) (*sql.DB, error) {
+	a, err := dsn.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	c, err := driverConfig(a, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dsn.Place(), err)
+	}
+	inner, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dsn.Place(), err)
+	}
+	db := sql.OpenDB(connector{inner})
+	conns := o.MaxConns
+	if conns <= 0 {
+		conns = defaultMaxConns
+	}
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	db.SetConnMaxIdleTime(idleTimeout)
+	db.SetConnMaxLifetime(lifetime)
+	return db, nil
+}
+
+func driverConfig(a config.Address, o Options) (*mysql.Config, error) {
+	if a.Scheme != "mysql" || len(a.Hosts) != 1 {
+		return nil, fmt.Errorf("a mysql:// URL with one host is needed, this is %s", a)
+	}
+	c := mysql.NewConfig()
+	c.Net, c.Addr = "tcp", a.Hosts[0]
+	c.User, c.Passwd, c.DBName = a.User, a.Password, a.Database
+	c.TLSConfig = a.Params["tls"]
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = dialTimeout, defaultReadTimeout, writeTimeout
+	if o.ReadTimeout > 0 {
+		c.ReadTimeout = o.ReadTimeout
+	}
+	c.Loc = time.UTC
+	c.ParseTime = true
+	c.ClientFoundRows = true // an UPDATE that finds its row counts 1, also when it changes nothing
+	c.InterpolateParams = true
+	c.MultiStatements = o.MultiStatements
+	c.Logger = &mysql.NopLogger{} // what it would print comes back as an error, which the caller classifies
+	return c, nil
+}
+
+// connector sets each new connection up before the pool has it.
+type connector struct{ driver.Connector }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exec := conn.(driver.ExecerContext) // the driver's connections are
+	for _, statement := range sessionSQL {
+		if _, err := exec.ExecContext(ctx, statement, nil); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("setting the session up (%s): %w", statement, err)
+		}
+	}
+	return conn, nil
+}
+
+// Ident quotes a name for SQL.
+func Ident(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
