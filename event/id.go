@@ -2,7 +2,6 @@ package event
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 )
 
@@ -17,15 +16,17 @@ func NewID() (id ID) {
 const idTextBytes = 36
 
 // String is the UUID form, 8-4-4-4-12 lower-case hexadecimal digits.
-func (id ID) String() string { return string(id.appendText(make([]byte, 0, idTextBytes))) }
+func (id ID) String() string { return string(id.AppendText(make([]byte, 0, idTextBytes))) }
 
-func (id ID) appendText(b []byte) []byte {
+// AppendText appends what String returns.
+func (id ID) AppendText(b []byte) []byte {
+	const digits = "0123456789abcdef"
 	for i, c := range id {
 		switch i {
 		case 4, 6, 8, 10:
 			b = append(b, '-')
 		}
-		b = hex.AppendEncode(b, []byte{c})
+		b = append(b, digits[c>>4], digits[c&0xf])
 	}
 	return b
 }

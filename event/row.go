@@ -35,5 +35,20 @@ type Row struct {
 	Month   partitioner.Month
 	Values  []Value // by column; a delete's are Null apart from tenant, id, month and spread
 
-	arena []byte // unescaped strings, decoded base64, padded decimals, canonical integers
+	seen    []uint64 // bit per column: the field came
+	scratch scratch
+}
+
+// reset prepares the row for another body of columns fields.
+func (r *Row) reset(columns int) {
+	if cap(r.Values) < columns {
+		r.Values = make([]Value, columns)
+		r.seen = make([]uint64, (columns+63)/64)
+	}
+	r.Values = r.Values[:columns]
+	r.seen = r.seen[:(columns+63)/64]
+	clear(r.seen)
+	r.scratch.arena = r.scratch.arena[:0]
+	r.Op, r.Version, r.Month = 0, 0, 0
+	r.Tenant, r.ID, r.Spread = nil, nil, nil
 }
