@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 	"unsafe"
 )
@@ -275,13 +276,13 @@ func whyNot(typ reflect.Type, c *Column) (why, write string) {
 	change := "; or change the column to "
 	switch k := typ.Kind(); {
 	case c.Type.Kind == Decimal && k >= reflect.Int && k <= reflect.Uint64:
-		why = "an " + typ.String() + " cannot hold it without a silent factor of " + factor(c.Type.Scale)
+		why = article(typ.String()) + " cannot hold it without a silent factor of " + factor(c.Type.Scale)
 		if c.Type.Scale == 0 {
 			why = "a decimal is text in an event, so that no language rounds it"
 		}
 		return why, goType(c) + ", or any type with MarshalText" + change + integerFor(k) + " before the first apply"
 	case c.Type.Kind == Decimal && (k == reflect.Float32 || k == reflect.Float64):
-		return "a " + typ.String() + " cannot hold most decimal fractions", goType(c) + ", or any type with MarshalText" +
+		return article(typ.String()) + " cannot hold most decimal fractions", goType(c) + ", or any type with MarshalText" +
 			change + "float64 before the first apply"
 	case c.Type.Kind.integer() && k >= reflect.Int && k <= reflect.Uint64:
 		return "some values of " + typ.String() + " are not within " + c.Type.String(), goType(c) + change + integerFor(k) + " before the first apply"
@@ -291,12 +292,15 @@ func whyNot(typ reflect.Type, c *Column) (why, write string) {
 	return "", goType(c)
 }
 
-func factor(scale int) string {
-	text := "1"
-	for range scale {
-		text += "0"
+func article(name string) string {
+	if strings.HasPrefix(name, "int") {
+		return "an " + name
 	}
-	return text
+	return "a " + name
+}
+
+func factor(scale int) string {
+	return "1" + strings.Repeat("0", scale)
 }
 
 // integerFor is the narrowest column that holds every value of a Go integer.
