@@ -17,4 +17,5 @@ const (
 	codeMemory     = "SL1013" // batches × groups do not fit into limits.memory_bytes_max
 	codeName       = "SL1014" // a name that cannot name topics, groups and tables
 	codeConflict   = "SL1015" // two keys whose values contradict each other
+	codeColumn     = "SL1016" // a role or index names a column that the table does not have
 )

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/url"
@@ -388,14 +389,22 @@ func maskPassword(template string) string {
 	return "***"
 }
 
-// The methods below keep the secret out of logs, JSON and debug output alike.
+// The methods below keep the secret out of logs, JSON and debug output alike, whatever the verb.
 
-func (d DSN) String() string               { return d.Redacted() }
-func (d DSN) GoString() string             { return "config.DSN(" + strconv.Quote(d.Redacted()) + ")" }
-func (d DSN) MarshalText() ([]byte, error) { return []byte(d.Redacted()), nil }
+func (d DSN) String() string                { return d.Redacted() }
+func (d DSN) Format(s fmt.State, verb rune) { format(s, verb, "config.DSN", d.Redacted()) }
+func (d DSN) MarshalText() ([]byte, error)  { return []byte(d.Redacted()), nil }
 
+// String is the URL with its password masked.
 func (a Address) String() string {
 	return redact(a.Scheme, a.User, "***", a.Password != "", a.Hosts, a.Database, a.Params)
 }
-func (a Address) GoString() string             { return "config.Address(" + strconv.Quote(a.String()) + ")" }
-func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+func (a Address) Format(s fmt.State, verb rune) { format(s, verb, "config.Address", a.String()) }
+func (a Address) MarshalText() ([]byte, error)  { return []byte(a.String()), nil }
+
+func format(s fmt.State, verb rune, name, text string) {
+	if verb == 'v' && s.Flag('#') {
+		text = name + "(" + strconv.Quote(text) + ")"
+	}
+	io.WriteString(s, text)
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// This file holds the checks that concern several keys at once.
+
+// databases refuses shards that are one database, and shards in the outbox's database: a shard is written by its sink
+// alone, and both hold a table slotline_layout.
+func (l loader) databases(root *entry, cfg *Config) {
+	shards := root.get("shards")
+	for i, s := range cfg.Shards {
+		if s.DSN.IsZero() {
+			continue
+		}
+		at := shards.get(s.Name).get("dsn").at()
+		if o := cfg.Outbox.DSN; !o.IsZero() && o.sameDatabase(s.DSN) {
+			l.add(codeSameDB, "a database of its own for the shard", []*yaml.Node{root.get("outbox").get("dsn").at(), at},
+				"shard %s is the outbox's database %s; a shard is written by its sink alone", s.Name, s.DSN.Place())
+		}
+		for _, o := range cfg.Shards[:i] {
+			if !o.DSN.IsZero() && o.DSN.sameDatabase(s.DSN) {
+				l.add(codeSameDB, "a database for each shard; they may be on one server", []*yaml.Node{shards.get(o.Name).get("dsn").at(), at},
+					"shards %s and %s are one database, %s", o.Name, s.Name, s.DSN.Place())
+			}
+		}
+	}
+}
+
+// topics refuses a dead-letter topic that holds events too.
+func (l loader) topics(root *entry, cfg *Config) {
+	dead := root.get("dead_letters").get("topic")
+	if cfg.Line == "" {
+		return // names that hang on it are not known
+	}
+	if cfg.Dead.Topic == cfg.Kafka.Topic {
+		l.add(codeConflict, "another topic", []*yaml.Node{root.get("kafka").get("topic").at(), dead.at()},
+			"%s is the topic of events and of dead letters", cfg.Dead.Topic)
+	}
+	for _, t := range cfg.Tables {
+		if t.Topic == cfg.Dead.Topic {
+			l.add(codeConflict, "another topic", []*yaml.Node{root.get("tables").get(t.Name).get("topic").at(), dead.at()},
+				"%s is the topic of table %s and of dead letters", t.Topic, t.Name)
+		}
+	}
+}
+
+// memory refuses batches that cannot fit: each group of an OLAP sink, and each partition of the MySQL sink as far as
+// there are connections, has one batch in flight while the next is decoded.
+func (l loader) memory(root *entry, cfg *Config) {
+	mysqlBatches := int64(min(cfg.Kafka.Partitions, len(cfg.Shards)*cfg.Sinks.MySQL.ConnectionsPerShard))
+	need := 2 * mysqlBatches * cfg.Sinks.MySQL.BatchBytes
+	text := fmt.Sprintf("mysql 2 × %d × %s", mysqlBatches, formatSize(cfg.Sinks.MySQL.BatchBytes))
+	if ch := cfg.Sinks.ClickHouse; ch != nil {
+		need += 2 * int64(ch.Groups) * ch.BatchBytes
+		text += fmt.Sprintf(", clickhouse 2 × %d × %s", ch.Groups, formatSize(ch.BatchBytes))
+	}
+	if limit := cfg.Limits.MemoryBytesMax; need > limit {
+		whole := (need + mib - 1) / mib * mib
+		e := root.get("limits").get("memory_bytes_max")
+		at := e.at()
+		if at == nil {
+			at = root.get("kafka").get("partitions").at()
+		}
+		l.add(codeMemory, "memory_bytes_max: "+formatSize(whole)+", or smaller batches or fewer groups", []*yaml.Node{at},
+			"limits.memory_bytes_max is %s; the batches in flight need %s (%s)", formatSize(limit), formatSize(whole), text)
+	}
+}

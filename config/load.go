@@ -1,0 +1,302 @@
+package config
+
+import (
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// Load reads and validates a file. Variables stay unresolved: a command needs only the secrets that it uses.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &fault.Error{Code: codeUnreadable, Class: fault.Usage, Err: err,
+			What: path + " cannot be read: " + reason(err), Do: "slotline init writes one; -c names another"}
+	}
+	return Parse(path, data)
+}
+
+// Parse validates the text of a file; name is what errors call it. The error is Problems: all that is wrong at once.
+func Parse(name string, data []byte) (*Config, error) {
+	l := loader{report: newReport(name, data)}
+	root := readTree(l.report, data)
+	if root == nil {
+		return nil, l.err()
+	}
+	cfg := l.config(root)
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	cfg.File = name
+	return cfg, nil
+}
+
+// loader turns a checked tree into a Config. What it cannot read it reports, and goes on with the default.
+type loader struct{ *report }
+
+var (
+	linePattern  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+	topicPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+)
+
+func (l loader) config(root *entry) *Config {
+	kafka, months, outbox := root.get("kafka"), root.get("months"), root.get("outbox")
+	mysql, clickhouse := root.get("sinks").get("mysql"), root.get("sinks").get("clickhouse")
+	dead, limits := root.get("dead_letters"), root.get("limits")
+
+	cfg := &Config{Line: l.text(root.get("line"))}
+	if line := root.get("line"); line.present() && !linePattern.MatchString(cfg.Line) {
+		l.add(codeName, "line: flights", []*yaml.Node{line.key},
+			"line %s cannot name topics, groups and rows: a letter a-z, then at most 31 of a-z 0-9 _ -", quoteKey(cfg.Line))
+		cfg.Line = ""
+	}
+	cfg.Kafka = Kafka{
+		Brokers:     l.brokers(kafka.get("brokers")),
+		Topic:       l.topic(kafka.get("topic"), cfg.Line+".events"),
+		Partitions:  int(l.number(kafka.get("partitions"))),
+		Replication: int(l.number(kafka.get("replication"))),
+		Compression: l.choice(kafka.get("compression")),
+	}
+	l.choice(kafka.get("retention"))
+	cfg.Shards = l.shards(root.get("shards"))
+	cfg.Layout = l.layout(root, cfg.Kafka.Partitions)
+	cfg.Tables = l.tables(root.get("tables"))
+	cfg.Months = Months{From: l.month(months.get("from")), Ahead: int(l.number(months.get("ahead")))}
+	l.choice(months.get("keep"))
+	cfg.Outbox = Outbox{
+		DSN:              l.dsn(outbox.get("dsn"), mysqlScheme),
+		Lanes:            int(l.number(outbox.get("lanes"))),
+		BacklogAgeMax:    l.duration(outbox.get("backlog_age_max")),
+		BacklogEventsMax: l.number(outbox.get("backlog_events_max")),
+		EventBytesMax:    l.number(outbox.get("event_bytes_max")),
+		PurgeRows:        l.number(outbox.get("purge_rows")),
+		LeaseTime:        l.duration(outbox.get("lease_time")),
+	}
+	cfg.Sinks.MySQL = MySQLSink{
+		BatchRows:           int(l.number(mysql.get("batch_rows"))),
+		BatchBytes:          l.number(mysql.get("batch_bytes")),
+		BatchAge:            l.duration(mysql.get("batch_age")),
+		ConnectionsPerShard: int(l.number(mysql.get("connections_per_shard"))),
+	}
+	if clickhouse.present() {
+		cfg.Sinks.ClickHouse = &ClickHouseSink{
+			DSN:        l.dsn(clickhouse.get("dsn"), clickhouseScheme),
+			Groups:     l.groups(clickhouse.get("groups"), cfg.Kafka.Partitions),
+			BatchRows:  int(l.number(clickhouse.get("batch_rows"))),
+			BatchBytes: l.number(clickhouse.get("batch_bytes")),
+			BatchAge:   l.duration(clickhouse.get("batch_age")),
+		}
+	}
+	cfg.Sinks.State = cfg.Outbox.DSN
+	if state := root.get("sinks").get("state"); state.present() && state.node.Value != state.def {
+		cfg.Sinks.State = l.dsn(state, mysqlScheme)
+	}
+	cfg.Dead = DeadLetters{
+		Topic:         l.topic(dead.get("topic"), cfg.Line+".dead"),
+		Retention:     l.duration(dead.get("retention")),
+		HaltPerMinute: int(l.number(dead.get("halt_per_minute"))),
+	}
+	cfg.Limits = Limits{MemoryBytesMax: l.number(limits.get("memory_bytes_max")), DrainTimeout: l.duration(limits.get("drain_timeout"))}
+	cfg.HTTP.Listen = l.listen(root.get("http").get("listen"))
+
+	l.databases(root, cfg)
+	l.topics(root, cfg)
+	l.memory(root, cfg)
+	return cfg
+}
+
+// wrong reports a value that cannot be read.
+func (l loader) wrong(code string, e *entry, why, write string) {
+	if write != "" {
+		write = e.name + ": " + write
+	}
+	l.add(code, write, []*yaml.Node{e.key}, "%s: %s %s", e.path, quoteKey(e.node.Value), why)
+}
+
+// text is the value as written, or the default.
+func (l loader) text(e *entry) string {
+	if !e.present() {
+		return e.def
+	}
+	return e.node.Value
+}
+
+// number reads a count, a size or a duration within its bounds.
+func (l loader) number(e *entry) int64 {
+	standard, _, _ := e.read(e.def)
+	if !e.present() {
+		return standard
+	}
+	n, wrong, write := e.read(e.node.Value)
+	if wrong != "" {
+		if write == "" {
+			write = e.def
+		}
+		l.wrong(codeValue, e, wrong, write)
+		return standard
+	}
+	if n < e.min || n > e.max {
+		l.wrong(codeRange, e, "is not within "+e.bounds(), e.format(min(max(n, e.min), e.max)))
+		return standard
+	}
+	return n
+}
+
+func (l loader) duration(e *entry) time.Duration { return time.Duration(l.number(e)) }
+
+func (l loader) choice(e *entry) string {
+	text := l.text(e)
+	switch {
+	case slices.Contains(e.choices, text):
+		return text
+	case e.later != "":
+		l.add(codeLater, e.name+": "+e.def, []*yaml.Node{e.key}, "%s: %s is not taken: %s", e.path, quoteKey(text), e.later)
+	default:
+		write := nearest(text, e.choices)
+		if write == "" {
+			write = e.def
+		}
+		l.wrong(codeValue, e, "is not "+orList(e.choices), write)
+	}
+	return e.def
+}
+
+func (l loader) month(e *entry) partitioner.Month {
+	m, err := partitioner.ParseMonth(l.text(e))
+	if err != nil {
+		l.wrong(codeValue, e, "is not a month", e.def)
+	}
+	return m
+}
+
+func (l loader) dsn(e *entry, scheme string) DSN {
+	if !e.present() {
+		return DSN{} // reported as missing
+	}
+	d, wrong := parseDSN(e.node.Value)
+	if wrong == nil && d.scheme != scheme {
+		wrong = &dsnError{"here stands a " + scheme + ":// URL", `"` + scheme + `://user:${PASSWORD}@host:` + defaultPorts[scheme] + `/database"`}
+	}
+	if wrong != nil {
+		write := wrong.write
+		if strings.HasPrefix(write, `"`) {
+			write = e.name + ": " + write
+		}
+		l.add(codeDSN, write, []*yaml.Node{e.key}, "%s: %s", e.path, wrong.what)
+		return DSN{}
+	}
+	d.key, d.where = e.path, l.at(e.key)
+	return d
+}
+
+func (l loader) brokers(e *entry) []string {
+	if !e.present() {
+		return nil
+	}
+	var brokers []string
+	for _, n := range e.node.Content {
+		host, port, err := net.SplitHostPort(n.Value)
+		number, perr := strconv.ParseUint(port, 10, 16)
+		switch {
+		case strings.Contains(n.Value, "${"):
+			l.add(codeValue, "the broker itself", []*yaml.Node{n}, "%s: %s: variables are put into dsn values only", e.path, quoteKey(n.Value))
+		case err != nil || host == "" || perr != nil || number == 0 || strings.ContainsAny(host, "/ "):
+			l.add(codeValue, "brokers: [kafka1:9092]", []*yaml.Node{n}, "%s: %s is not host:port", e.path, quoteKey(n.Value))
+		case slices.Contains(brokers, n.Value):
+			l.add(codeValue, "it once", []*yaml.Node{n}, "%s: %s stands twice", e.path, quoteKey(n.Value))
+		default:
+			brokers = append(brokers, n.Value)
+		}
+	}
+	if len(e.node.Content) == 0 {
+		l.add(codeValue, "brokers: [kafka1:9092]", []*yaml.Node{e.key}, "%s is empty", e.path)
+	}
+	return brokers
+}
+
+func (l loader) topic(e *entry, standard string) string {
+	if !e.present() {
+		return standard
+	}
+	if t := e.node.Value; !topicPattern.MatchString(t) || t == "." || t == ".." {
+		l.wrong(codeName, e, "cannot name a topic: 1 to 249 of a-z A-Z 0-9 . _ -", "")
+		return standard
+	}
+	return e.node.Value
+}
+
+func (l loader) listen(e *entry) string {
+	text := l.text(e)
+	_, port, err := net.SplitHostPort(text)
+	if _, perr := strconv.ParseUint(port, 10, 16); err != nil || perr != nil {
+		l.wrong(codeValue, e, "is not host:port", e.def)
+		return e.def
+	}
+	return text
+}
+
+// groups is at most the number of partitions; a default that is more shrinks, a written one is an error.
+func (l loader) groups(e *entry, partitions int) int {
+	n := int(l.number(e))
+	if n > partitions && e.present() {
+		l.wrong(codeConflict, e, "groups for "+strconv.Itoa(partitions)+" partitions: some would have none", strconv.Itoa(partitions))
+	}
+	return min(n, partitions)
+}
+
+// Table is the table of that name, or nil.
+func (c *Config) Table(name string) *event.Table {
+	for _, t := range c.Tables {
+		if t.Name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// Topic is the topic of a table's events.
+func (c *Config) Topic(t *event.Table) string {
+	if t.Topic != "" {
+		return t.Topic
+	}
+	return c.Kafka.Topic
+}
+
+// Topics are the topics that hold events, each once, in the order of the tables.
+func (c *Config) Topics() []string {
+	var topics []string
+	for _, t := range c.Tables {
+		if name := c.Topic(t); !slices.Contains(topics, name) {
+			topics = append(topics, name)
+		}
+	}
+	return topics
+}
+
+// Secrets are the passwords of all DSNs whose variables are set: what no log, error or output may hold.
+func (c *Config) Secrets() []string {
+	dsns := []DSN{c.Outbox.DSN, c.Sinks.State}
+	for _, s := range c.Shards {
+		dsns = append(dsns, s.DSN)
+	}
+	if c.Sinks.ClickHouse != nil {
+		dsns = append(dsns, c.Sinks.ClickHouse.DSN)
+	}
+	var secrets []string
+	for _, d := range dsns {
+		if a, err := d.Resolve(); err == nil && a.Password != "" && !slices.Contains(secrets, a.Password) {
+			secrets = append(secrets, a.Password)
+		}
+	}
+	return secrets
+}
