@@ -13,7 +13,7 @@ type Config struct {
 	Line   string
 	Kafka  Kafka
 	Layout partitioner.Spec // from layout, shards and kafka.partitions; Spec.Partitions is nil (apply computes and stores it)
-	Shards []Shard          // in file order, the order of Layout.Shards
+	Shards []Shard          // in file order; a partitioner.Layout has its own: find one by name
 	Tables []*event.Table   // in file order
 	Months Months
 	Outbox Outbox

@@ -96,9 +96,10 @@ type placedRoute struct {
 
 func (l *Layout) placedRoutes() map[Slot]placedRoute {
 	routes := make(map[Slot]placedRoute)
-	for _, t := range l.placed.tenants {
-		for _, r := range t.routes {
-			routes[r.Slot] = placedRoute{t.tenant, target{r.Partition, r.Shard}}
+	for i := range l.placed.tenants {
+		tenant := &l.placed.tenants[i]
+		for _, r := range l.placed.of(tenant) {
+			routes[r.Slot] = placedRoute{tenant.name, target{r.Partition, r.Shard}}
 		}
 	}
 	return routes
@@ -257,67 +258,4 @@ func (c Changes) Err() error {
 			"layout epoch is %d, the applied layout has %d; a layout that differs needs a greater one", c.NewEpoch, c.OldEpoch)
 	}
 	return ps.err()
-}
-
-// String is what would change, one line each, for a person who decides. It ends with a newline.
-func (c Changes) String() string {
-	if c.Empty() && c.OldEpoch == c.NewEpoch {
-		return fmt.Sprintf("layout epoch %d, unchanged\n", c.OldEpoch)
-	}
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, "  "+format+"\n", args...) }
-	fmt.Fprintf(&b, "layout epoch %d -> %d\n", c.OldEpoch, c.NewEpoch)
-	if c.OldSlots != c.NewSlots {
-		line("slots %d -> %d", c.OldSlots, c.NewSlots)
-	}
-	if c.OldHash != c.NewHash {
-		line("hash %s -> %s", c.OldHash, c.NewHash)
-	}
-	if c.OldPartitions != c.NewPartitions {
-		line("partitions %d -> %d", c.OldPartitions, c.NewPartitions)
-	}
-	for _, name := range c.ShardsAdded {
-		line("+ shard %s", name)
-	}
-	for _, name := range c.ShardsRemoved {
-		line("- shard %s", name)
-	}
-	bounded(line, c.ShardMoves, "more moves between shards", func(m ShardMove) string {
-		return fmt.Sprintf("shard %s -> %s: %s", m.From, m.To, countedSlots(m.Slots))
-	})
-	bounded(line, c.Tenants, "more tenants", func(t TenantChange) string {
-		return fmt.Sprintf("tenant %s: %s on %s -> %s on %s", quoteBounded(t.Tenant),
-			t.Old, strings.Join(t.From, ", "), t.New, strings.Join(t.To, ", "))
-	})
-	bounded(line, c.PartitionMoves, "more moves between partitions", func(m PartitionMove) string {
-		return fmt.Sprintf("partition %d -> %d: %s", m.From, m.To, countedSlots(m.Slots))
-	})
-	bounded(line, c.Reused, "more slots", func(r SlotReuse) string {
-		return fmt.Sprintf("slot %d of tenant %s is given to tenant %s", r.Slot, quoteBounded(r.Old), quoteBounded(r.New))
-	})
-	if len(c.Retired) > 0 {
-		line("retired for good: %s", countedSlots(c.Retired))
-	}
-	if c.MovesData() {
-		line("rows would have to move between shards")
-	} else {
-		line("no row moves")
-	}
-	return b.String()
-}
-
-// bounded prints the first items and counts the others: a decision needs no thousand lines.
-func bounded[T any](line func(string, ...any), items []T, more string, text func(T) string) {
-	const linesMax = 12
-	for _, item := range items[:min(len(items), linesMax)] {
-		line("%s", text(item))
-	}
-	if n := len(items) - linesMax; n > 0 {
-		line("and %d %s", n, more)
-	}
-}
-
-// countedSlots is "slots 0-10,20 (12)".
-func countedSlots(ranges []SlotRange) string {
-	return fmt.Sprintf("%s (%d)", slotWords(ranges), countSlots(ranges))
 }

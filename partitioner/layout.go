@@ -87,10 +87,8 @@ func (l *Layout) meet() {
 	for _, t := range l.targets {
 		met[t] = true
 	}
-	for _, tenant := range l.placed.tenants {
-		for _, route := range tenant.routes {
-			met[target{route.Partition, route.Shard}] = true
-		}
+	for _, route := range l.placed.routes {
+		met[target{route.Partition, route.Shard}] = true
 	}
 	for t := range met {
 		l.partitionShards[t.partition] = append(l.partitionShards[t.partition], t.shard)
@@ -113,7 +111,8 @@ func (l *Layout) Hash() Hash { return l.hash }
 // Partitions is the number of Kafka partitions.
 func (l *Layout) Partitions() int { return len(l.partitionShards) }
 
-// Shards are the names of the shards, in order; Route.Shard is an index into it.
+// Shards are the names of the shards, in order of name whatever the order of the file; Route.Shard is an index into
+// it.
 func (l *Layout) Shards() []string { return slices.Clone(l.shards) }
 
 // ShardName is Shards()[shard], or "" if there is no such shard.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -98,4 +99,25 @@ func mustLayout(t testing.TB, s Spec, n int) *Layout {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// changedTenants is the next epoch of a file: some tenants go, some come with slots that were never used.
+func changedTenants(r *rand.Rand, s Spec, applied *Layout) Spec {
+	s = s.canonical()
+	s.Epoch++
+	used := mergeRanges(append(applied.Spec().placedRanges(), applied.Spec().Retired...))
+	slot := FirstPlacedSlot
+	if len(used) > 0 {
+		slot = used[len(used)-1].Last + 1
+	}
+	s.Tenants = slices.DeleteFunc(s.Tenants, func(TenantSpec) bool { return r.IntN(4) == 0 })
+	for range r.IntN(3) {
+		tenant := TenantSpec{Tenant: fmt.Sprintf("tenant%d.%d", s.Epoch, slot)}
+		for range 1 + r.IntN(3) {
+			tenant.Placed = append(tenant.Placed, PlacedSlot{slot, s.Shards[r.IntN(len(s.Shards))].Name})
+			slot += 1 + Slot(r.IntN(2))
+		}
+		s.Tenants = append(s.Tenants, tenant)
+	}
+	return s
 }

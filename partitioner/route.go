@@ -1,5 +1,7 @@
 package partitioner
 
+import "slices"
+
 // Route is where an event goes.
 type Route struct {
 	Slot      Slot
@@ -15,11 +17,12 @@ const broadcastPartition = 0
 func (l *Layout) Route(tenant, spread string) Route {
 	sum := l.hash.Sum(tenant)
 	if l.placed.mask != 0 {
-		if routes := l.placed.find(sum, tenant); routes != nil {
-			if len(routes) == 1 {
-				return routes[0]
+		if p := l.placed.find(sum, tenant); p != nil {
+			i := p.first
+			if p.count > 1 {
+				i += uint32(l.hash.Sum(spread) % uint64(p.count))
 			}
-			return routes[l.hash.Sum(spread)%uint64(len(routes))]
+			return l.placed.routes[i]
 		}
 	}
 	slot := sum & l.slotMask
@@ -36,8 +39,8 @@ func (l *Layout) RouteBytes(tenant, spread []byte) Route { return l.Route(view(t
 // Routes are all the routes that a tenant's events can take: one, or one per placed slot in spread order. It is a
 // copy.
 func (l *Layout) Routes(tenant string) []Route {
-	if n := l.SpreadCount(tenant); n > 0 {
-		return append([]Route(nil), l.placed.find(l.hash.Sum(tenant), tenant)...)
+	if p := l.placedTenant(tenant); p != nil {
+		return slices.Clone(l.placed.of(p))
 	}
 	return []Route{l.Route(tenant, "")}
 }
@@ -45,10 +48,17 @@ func (l *Layout) Routes(tenant string) []Route {
 // SpreadCount is the number of a tenant's placed slots: 0 if it is shared (placed by hash), 1 if dedicated, n if
 // spread(n).
 func (l *Layout) SpreadCount(tenant string) int {
-	if l.placed.mask == 0 {
-		return 0
+	if p := l.placedTenant(tenant); p != nil {
+		return int(p.count)
 	}
-	return len(l.placed.find(l.hash.Sum(tenant), tenant))
+	return 0
+}
+
+func (l *Layout) placedTenant(tenant string) *placedTenant {
+	if l.placed.mask == 0 {
+		return nil
+	}
+	return l.placed.find(l.hash.Sum(tenant), tenant)
 }
 
 // Placement is how a tenant is placed.
