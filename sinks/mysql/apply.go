@@ -1,0 +1,410 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/internal/progress"
+)
+
+// conflictTriesMax is how often a transaction that lost a lock is sent again at once; after that it is an outage like
+// any other, and the consumer's backoff and log take over.
+const conflictTriesMax = 5
+
+// errAgain says that the transaction was not committed and can be sent again at once.
+var errAgain = errors.New("the transaction was not committed")
+
+// Apply commits the batch and its progress, per shard in one transaction. A shard that has committed stays so when
+// another fails: its own next_off keeps it from being sent twice.
+func (p *Prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
+	o := p.owned
+	if len(p.rejected) > 0 {
+		o.giveBuffer(p)
+		return p.rejected, nil
+	}
+	if p.buffer == nil {
+		return nil, errors.New("a batch that was applied already was applied again")
+	}
+	tasks, err := o.tasks(ctx, p)
+	if err != nil || len(tasks) == 0 {
+		return nil, err
+	}
+	if p.mixed {
+		// A row that belongs to several shards is committed in all or, if one refuses it, in none.
+		o.sink.broadcast.Lock()
+		defer o.sink.broadcast.Unlock()
+		gate := newGate(len(tasks))
+		for _, t := range tasks {
+			t.gate = gate
+		}
+	}
+	var wg sync.WaitGroup
+	for _, t := range tasks[1:] {
+		wg.Go(func() { t.run(ctx) })
+	}
+	tasks[0].run(ctx)
+	wg.Wait()
+
+	rejected, err := o.outcome(tasks)
+	if err == nil {
+		o.giveBuffer(p)
+	}
+	return rejected, err
+}
+
+// task is one shard's part of a batch.
+type task struct {
+	owned    *Owned
+	shard    *shard
+	advance  progress.Advance
+	entries  []entry
+	buffer   *rows
+	gate     *gate // nil unless the batch holds broadcast rows
+	arrived  bool  // at the gate; guarded by its mutex
+	rejected []event.Rejected
+	err      error
+}
+
+// tasks are the shards that lack the batch. It takes over the row of a shard that a newer layout has added.
+func (o *Owned) tasks(ctx context.Context, p *Prepared) ([]*task, error) {
+	if err := o.ensureHolds(ctx, p.layout, p.shards); err != nil {
+		return nil, err
+	}
+	var tasks []*task
+	entries := p.buffer.entries
+	for _, i := range p.shards {
+		n := 0
+		for n < len(entries) && entries[n].place.shard() == i {
+			n++
+		}
+		mine := entries[:n]
+		entries = entries[n:]
+		o.mu.Lock()
+		h := o.holds[p.layout.ShardName(i)]
+		row := h.row
+		o.mu.Unlock()
+		if row.Next < p.at.From {
+			return nil, &event.Rewound{Positions: o.Positions()}
+		}
+		if row.Next >= p.at.To {
+			continue
+		}
+		a := progress.Advance{Key: row.Key, OwnerEpoch: row.OwnerEpoch, Start: row.Next, End: p.at.To,
+			LeaderEpoch: p.at.LeaderEpoch, TopicID: p.at.TopicID}
+		if a.LeaderEpoch < 0 {
+			a.LeaderEpoch = row.LeaderEpoch
+		}
+		if a.TopicID == (event.TopicID{}) {
+			a.TopicID = row.TopicID
+		}
+		tasks = append(tasks, &task{owned: o, shard: h.shard, advance: a, entries: mine, buffer: p.buffer})
+	}
+	return tasks, nil
+}
+
+// outcome is the batch's, from its shards': what ends the ownership first, then what halts, then what is bad in the
+// batch, then what a retry mends.
+func (o *Owned) outcome(tasks []*task) ([]event.Rejected, error) {
+	var rejected []event.Rejected
+	var worst error
+	for _, t := range tasks {
+		rejected = append(rejected, t.rejected...)
+		if t.err != nil && (worst == nil || severity(t.err) > severity(worst)) {
+			worst = t.err
+		}
+	}
+	if len(rejected) > 0 && severity(worst) <= severityTransient {
+		slices.SortFunc(rejected, func(a, b event.Rejected) int { return a.Index - b.Index })
+		return slices.CompactFunc(rejected, func(a, b event.Rejected) bool { return a.Index == b.Index }), nil
+	}
+	return nil, worst
+}
+
+const severityTransient = 2
+
+func severity(err error) int {
+	if _, ok := errors.AsType[*event.Rewound](err); ok {
+		return 3
+	}
+	switch fault.ClassOf(err) {
+	case fault.Fatal, fault.Usage:
+		return 4
+	case fault.Fenced:
+		return 5
+	}
+	switch err {
+	case nil:
+		return 0
+	case errStopped:
+		return 1 // the other shard's error says more
+	}
+	return severityTransient
+}
+
+// run sends the shard's part, again where that can help at once, and settles what came of it.
+func (t *task) run(ctx context.Context) {
+	defer t.gate.leave(t)
+	var err error
+	for try := range conflictTriesMax {
+		if try > 0 && !pause(ctx, try) {
+			break
+		}
+		if err = t.try(ctx); !errors.Is(err, errAgain) {
+			break
+		}
+	}
+	t.settle(err)
+}
+
+// pause waits a little, differently in each process that lost the same lock.
+func pause(ctx context.Context, try int) bool {
+	timer := time.NewTimer(time.Duration(rand.Int64N(int64(try) * int64(20*time.Millisecond))))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// try runs the transaction once.
+func (t *task) try(ctx context.Context) error {
+	e, err := t.shard.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.shard.ensure(ctx, places(t.entries)); err != nil {
+		return err
+	}
+	conn, err := t.shard.apply.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	moved, err := t.send(ctx, conn, e)
+	if err != nil || moved != 1 {
+		rollback(ctx, conn)
+		if err != nil {
+			return t.refused(ctx, err)
+		}
+		return t.read(ctx)
+	}
+	if !t.gate.pass(ctx, t) {
+		rollback(ctx, conn)
+		return errStopped
+	}
+	if _, err := exec(ctx, conn, "COMMIT"); err != nil {
+		// Whether it was carried out is in the progress row. The connection may hold a transaction: it is not used again.
+		discard(conn)
+		if err := t.read(ctx); err != nil {
+			return err
+		}
+		return nil
+	}
+	t.owned.committed(t)
+	return nil
+}
+
+// send writes START TRANSACTION, the move of the progress row, and the rows, in as few packets as their bound allows.
+// It returns how many progress rows were found.
+func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine) (moved int64, err error) {
+	packet := packets.Get().(*[]byte)
+	defer packets.Put(packet)
+	buf := append((*packet)[:0], "START TRANSACTION;"...)
+	buf = t.advance.AppendSQL(buf)
+
+	first := true
+	flush := func() error {
+		result, err := exec(ctx, conn, unsafe.String(unsafe.SliceData(buf), len(buf)))
+		if err != nil {
+			return err
+		}
+		if first {
+			first = false
+			if counts := result.AllRowsAffected(); len(counts) > 1 {
+				moved = counts[1]
+			}
+		}
+		buf = buf[:0]
+		return nil
+	}
+	limit := int(min(packetBytesMax, e.packetBytes-packetSpareBytes))
+	for rest := t.entries; len(rest) > 0; {
+		up := t.shard.upsert(rest[0].place)
+		n, size := cut(rest, len(up.head)+len(up.tail), limit)
+		if len(buf) > 0 && len(buf)+1+size > limit {
+			if err := flush(); err != nil || moved != 1 {
+				return moved, err // not ours any more: the rest need not be sent
+			}
+		}
+		if len(buf) > 0 {
+			buf = append(buf, ';')
+		}
+		buf = t.buffer.appendStatement(buf, up, rest[:n])
+		rest = rest[n:]
+	}
+	err = flush()
+	*packet = buf
+	return moved, err
+}
+
+// packets are the buffers that statements are put together in.
+var packets = sync.Pool{New: func() any { return new([]byte) }}
+
+// committed records the move as done.
+func (o *Owned) committed(t *task) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	h := o.holds[t.shard.name]
+	h.row.Next, h.row.LeaderEpoch, h.row.TopicID = t.advance.End, t.advance.LeaderEpoch, t.advance.TopicID
+	h.since, h.tries = time.Time{}, 0
+}
+
+// read looks at the progress row, on another connection, and decides what the state means. nil: the move was made.
+func (t *task) read(ctx context.Context) error {
+	row, err := progress.Read(ctx, t.shard.control, t.advance.Key)
+	if errors.Is(err, sql.ErrNoRows) {
+		return progress.NotSeeded(t.shard.where(), t.advance.Key)
+	}
+	if err != nil {
+		return err
+	}
+	verdict := t.advance.Decide(row)
+	switch verdict {
+	case progress.Done, progress.WentBack:
+		t.owned.mu.Lock()
+		t.owned.holds[t.shard.name].row = row
+		t.owned.mu.Unlock()
+	}
+	switch verdict {
+	case progress.Done:
+		return nil
+	case progress.Pending:
+		return errAgain
+	case progress.WentBack:
+		return &event.Rewound{Positions: t.owned.Positions()}
+	case progress.Fenced:
+		return &fault.Error{Code: "SL3103", Class: fault.Fenced,
+			What: fmt.Sprintf("%s: %s partition %d was taken over by %s (owner epoch %d, ours %d); nothing was changed",
+				t.shard.where(), row.Topic, row.Number, ownerText(row.Owner), row.OwnerEpoch, t.advance.OwnerEpoch)}
+	}
+	return &fault.Error{Code: "SL3104", Class: fault.Fatal,
+		What: fmt.Sprintf("%s: progress of %s partition %d stands at offset %d, inside a batch from %d to %d of its only owner",
+			t.shard.where(), row.Topic, row.Number, row.Next, t.advance.Start, t.advance.End),
+		Why: "something other than this sink wrote slotline_progress",
+		Do:  "find out what did; rows are safe (versions decide), the offset may be set back but never forward by hand"}
+}
+
+func ownerText(owner string) string {
+	if owner == "" {
+		return "another process"
+	}
+	return owner
+}
+
+// refused says what an error of the server, or of the way to it, means for the transaction, which was rolled back.
+func (t *task) refused(ctx context.Context, err error) error {
+	switch mysqldb.Number(err) {
+	case 1205, 1213:
+		return fmt.Errorf("%w: %w", errAgain, err)
+	case 1146:
+		t.shard.catalog.forget(places(t.entries))
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	switch mysqldb.Classify(err) {
+	case fault.Data, fault.Fatal:
+		return t.search(ctx, err)
+	}
+	return err
+}
+
+// settle turns the last error into what the consumer, and a person, reads.
+func (t *task) settle(err error) {
+	if err == nil || len(t.rejected) > 0 {
+		return
+	}
+	if _, ok := errors.AsType[*event.Rewound](err); ok || err == errStopped {
+		t.err = err
+		return
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok && !fault.Is(err, fault.Transient) {
+		t.err = err
+		return
+	}
+	if denied(err) {
+		t.err = t.shard.deniedError(err)
+		return
+	}
+	if mysqldb.Classify(err) == fault.Fatal {
+		t.err = mysqldb.Wrap(err, "SL3105", t.shard.where())
+		return
+	}
+	t.err = t.owned.waits(t, err)
+}
+
+// waits is the error of an outage. It counts, so that a person sees since when and how often.
+func (o *Owned) waits(t *task, cause error) error {
+	o.mu.Lock()
+	h := o.holds[t.shard.name]
+	if h.tries++; h.since.IsZero() {
+		h.since = o.sink.now()
+	}
+	since, tries := h.since, h.tries
+	o.mu.Unlock()
+	e := &fault.Error{Code: "SL3101", Class: fault.Transient, Err: cause, What: t.shard.name + ": " + cause.Error(),
+		Why: "no event is lost and none goes to the dead-letter topic",
+		Do:  "nothing if the shard comes back; else see its server's log"}
+	if inner, ok := errors.AsType[*fault.Error](mysqldb.Wrap(cause, "SL3101", t.shard.name)); ok {
+		e.What = inner.What
+		if inner.Why != "" {
+			e.Why = inner.Why + "; " + e.Why
+		}
+		if inner.Do != "" {
+			e.Do = inner.Do
+		}
+	}
+	e.What = fmt.Sprintf("%s/%s; %s partition %d offset %d waits since %s, tries: %d",
+		o.sink.name, e.What, o.part.Topic, o.part.Number, t.advance.Start, since.UTC().Format("15:04:05"), tries)
+	return e
+}
+
+// exec sends text as it is, and returns the driver's result, which counts per statement.
+func exec(ctx context.Context, conn *sql.Conn, query string) (result mysql.Result, err error) {
+	err = conn.Raw(func(driverConn any) error {
+		r, err := driverConn.(driver.ExecerContext).ExecContext(ctx, query, nil)
+		if err == nil {
+			result = r.(mysql.Result)
+		}
+		return err
+	})
+	return result, err
+}
+
+// rollback ends the transaction; a connection where that fails is not used again.
+func rollback(ctx context.Context, conn *sql.Conn) {
+	if _, err := exec(ctx, conn, "ROLLBACK"); err != nil {
+		discard(conn)
+	}
+}
+
+// discard closes the connection instead of giving it back to its pool.
+func discard(conn *sql.Conn) {
+	conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }

@@ -1,0 +1,50 @@
+package mysql
+
+import (
+	"fmt"
+
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
+)
+
+// denied says that a privilege is missing, or the login was refused.
+func denied(err error) bool {
+	switch mysqldb.Number(err) {
+	case 1044, 1045, 1142, 1143, 1227, 1370:
+		return fault.CodeOf(err) == ""
+	}
+	return false
+}
+
+// deniedError names the GRANT that is needed.
+func (sh *shard) deniedError(err error) error {
+	e := mysqldb.Wrap(err, "SL3107", sh.where()).(*fault.Error)
+	e.Class = fault.Fatal
+	if mysqldb.Number(err) != 1045 { // 1045: user or password, no grant helps
+		e.Do = "GRANT " + shardPrivileges + " ON " + mysqldb.Ident(sh.dsn.Database()) + ".* TO the user in shards." + sh.name +
+			".dsn; slotline apply --grants prints it whole"
+	}
+	return e
+}
+
+// shardPrivileges are what the sink and apply need of a shard's database.
+const shardPrivileges = "SELECT, INSERT, UPDATE, CREATE, ALTER, INDEX"
+
+// Grants are the statements that give each shard's user what apply and the sink need, for a DBA to run.
+func (s *Sink) Grants() []string {
+	var list []string
+	for _, sh := range s.state.Load().shards {
+		user := "the_user"
+		if a, err := sh.dsn.Resolve(); err == nil {
+			user = a.User
+		}
+		list = append(list,
+			fmt.Sprintf("-- shard %s, %s", sh.name, sh.dsn.Place()),
+			fmt.Sprintf("GRANT %s ON %s.* TO %s@'%%';", shardPrivileges, mysqldb.Ident(sh.dsn.Database()), sqlString(user)),
+			"-- to find, at a take-over, who holds the progress row; without it a take-over may wait for a minute",
+			fmt.Sprintf("GRANT SELECT ON performance_schema.* TO %s@'%%';", sqlString(user)))
+	}
+	return list
+}
+
+func sqlString(s string) string { return string(appendText(nil, []byte(s))) }

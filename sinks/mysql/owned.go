@@ -1,0 +1,126 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// Owned is one partition that this process has taken over, in every shard that it meets.
+type Owned struct {
+	sink *Sink
+	part event.Partition
+
+	mu      sync.Mutex // guards holds, the fields of each hold, and free; held for no I/O
+	holds   map[string]*hold
+	free    []*rows // buffers to use again: one being filled, one being sent
+	view    event.View
+	row     event.Row // view and row belong to Prepare
+	arrived int       // rows of the last batch: a guess for the next
+}
+
+// hold is the partition's progress row in one shard.
+type hold struct {
+	shard *shard
+	row   progress.Row // as this owner last saw or wrote it
+	since time.Time    // of the first failure since the last success; zero: none
+	tries int          // failures since
+}
+
+// Positions says where the partition stands: at the least of its shards.
+func (o *Owned) Positions() []event.Position {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var least *progress.Row
+	for _, h := range o.holds {
+		if least == nil || h.row.Next < least.Next {
+			least = &h.row
+		}
+	}
+	return []event.Position{least.Position()}
+}
+
+// Pending is empty: rows and progress commit together, there is nothing between them to confirm.
+func (o *Owned) Pending() []event.Range { return nil }
+
+// Lost is nil: there is no lease that could run out; the epoch in the row is the fence.
+func (o *Owned) Lost() <-chan struct{} { return nil }
+
+// Release takes the owner's name out of the progress rows. A successor need not wait in any case.
+func (o *Owned) Release(ctx context.Context) error {
+	o.mu.Lock()
+	holds := make([]hold, 0, len(o.holds))
+	for _, h := range o.holds {
+		holds = append(holds, *h)
+	}
+	o.mu.Unlock()
+	var errs []error
+	for _, h := range holds {
+		errs = append(errs, h.shard.wrap(progress.Release(ctx, h.shard.control, h.row.Key, h.row.OwnerEpoch)))
+	}
+	return errors.Join(errs...)
+}
+
+// skipBelow is, by the layout's shard numbers, the offset below which a shard has all events already.
+func (o *Owned) skipBelow(l *partitioner.Layout) []int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	skip := make([]int64, len(l.Shards()))
+	for i := range skip {
+		if h := o.holds[l.ShardName(int32(i))]; h != nil {
+			skip[i] = h.row.Next
+		}
+	}
+	return skip
+}
+
+// shardsOf are the shards in which a batch makes progress: those the partition meets, those it holds from an earlier
+// layout, and those that the batch has rows for.
+func (o *Owned) shardsOf(l *partitioner.Layout, entries []entry) []int32 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	in := make([]bool, len(l.Shards()))
+	for _, i := range l.PartitionShards(o.part.Number) {
+		in[i] = true
+	}
+	for _, e := range entries {
+		in[e.place.shard()] = true
+	}
+	var list []int32
+	for i, met := range in {
+		if met || o.holds[l.ShardName(int32(i))] != nil {
+			list = append(list, int32(i))
+		}
+	}
+	return list
+}
+
+// takeBuffer gives a buffer to fill; giveBuffer takes it back once nobody reads it.
+func (o *Owned) takeBuffer() *rows {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.free); n > 0 {
+		b := o.free[n-1]
+		o.free = o.free[:n-1]
+		b.reset()
+		return b
+	}
+	return &rows{}
+}
+
+// buffersMax are kept per partition: more are never in use at once.
+const buffersMax = 2
+
+func (o *Owned) giveBuffer(p *Prepared) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p.buffer != nil && len(o.free) < buffersMax {
+		o.free = append(o.free, p.buffer)
+	}
+	p.buffer = nil
+}

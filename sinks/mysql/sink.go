@@ -1,0 +1,179 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// Options of a sink. Config and Layout are needed; the rest has defaults.
+type Options struct {
+	Config *config.Config
+	Layout *partitioner.Layout
+	// Sink names its progress rows; "mysql" unless set. A rebuild's is "mysql__rb_<job>".
+	Sink string
+	// Owner names this process in progress rows, for people: the epoch is what fences.
+	Owner string
+	// LogStart is where the log of a partition begins, for the rows that Plan seeds; 0 unless set.
+	LogStart func(event.Partition) int64
+	Logger   *slog.Logger
+	// Now is the clock that months.ahead counts from; time.Now unless set. Applying events never reads it.
+	Now func() time.Time
+}
+
+// Sink applies events to MySQL shards. Its methods may be called from any goroutine.
+type Sink struct {
+	name       string
+	owner      string
+	line       string
+	topics     []string
+	tables     []*table
+	tableIndex map[string]int
+	monthsFrom partitioner.Month
+	ahead      int
+	// statementBytes is the longest text around the tuples of a statement.
+	statementBytes int64
+	logStart       func(event.Partition) int64
+	log            *slog.Logger
+	now            func() time.Time
+
+	connections int
+	mu          sync.Mutex        // guards shards; held for no I/O
+	shards      map[string]*shard // by name, of every layout since New
+
+	state atomic.Pointer[state]
+
+	// broadcast is held while a batch with broadcast rows is applied: such batches hold a connection in each shard, and
+	// two of them could wait for each other's.
+	broadcast sync.Mutex
+}
+
+// state is what a batch is placed by: one layout, with its shards by the layout's own numbers.
+type state struct {
+	layout *partitioner.Layout
+	shards []*shard
+}
+
+// table is a table of the file with what its statements need.
+type table struct {
+	*event.Table
+	zeros []string // by column: the literal that a deleted row holds
+}
+
+// New makes a sink. It does no I/O.
+func New(o Options) (*Sink, error) {
+	s := &Sink{
+		name: o.Sink, owner: o.Owner, line: o.Config.Line, topics: o.Config.Topics(),
+		tableIndex: make(map[string]int), monthsFrom: o.Config.Months.From, ahead: o.Config.Months.Ahead,
+		logStart: o.LogStart, log: o.Logger, now: o.Now,
+		connections: o.Config.Sinks.MySQL.ConnectionsPerShard, shards: make(map[string]*shard),
+	}
+	if s.name == "" {
+		s.name = "mysql"
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.logStart == nil {
+		s.logStart = func(event.Partition) int64 { return 0 }
+	}
+	for i, t := range o.Config.Tables {
+		if err := event.LimitsMySQL.CheckTable(t); err != nil {
+			return nil, err
+		}
+		zeros := make([]string, len(t.Columns))
+		for j, c := range t.Columns {
+			zeros[j] = zeroLiteral(c)
+		}
+		s.tables = append(s.tables, &table{t, zeros})
+		s.tableIndex[t.Name] = i
+	}
+	for _, t := range s.tables {
+		u := newUpsert(t.Table, partitioner.Month(999912), dialect{RowAlias: true})
+		s.statementBytes = max(s.statementBytes, int64(len(u.head)+len(u.tail)))
+	}
+	if err := s.AddShards(o.Config.Shards); err != nil {
+		return nil, err
+	}
+	s.SetLayout(o.Layout)
+	return s, nil
+}
+
+// Name is what progress rows, metrics and dead letters call it.
+func (s *Sink) Name() string { return s.name }
+
+// AddShards tells the addresses of shards that are not known yet, before SetLayout with a layout that names them. It
+// does no I/O and changes nothing about shards that are known.
+func (s *Sink) AddShards(shards []config.Shard) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range shards {
+		if _, known := s.shards[c.Name]; known {
+			continue
+		}
+		sh, err := newShard(s, c)
+		if err != nil {
+			return err
+		}
+		s.shards[c.Name] = sh
+	}
+	return nil
+}
+
+// SetLayout takes a layout in place of the one before, for batches prepared from then on. A shard that it names and
+// AddShards does not know fails at its first use.
+func (s *Sink) SetLayout(l *partitioner.Layout) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &state{layout: l}
+	for _, name := range l.Shards() {
+		sh, known := s.shards[name]
+		if !known {
+			sh = &shard{sink: s, name: name}
+		}
+		st.shards = append(st.shards, sh)
+	}
+	s.state.Store(st)
+}
+
+// Close closes all connections.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, sh := range s.shards {
+		errs = append(errs, sh.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Halt records in each shard that the partition meets that it has stopped, and why, for status to show.
+func (s *Sink) Halt(ctx context.Context, part event.Partition, cause *fault.Error) error {
+	st := s.state.Load()
+	var errs []error
+	for _, i := range st.layout.PartitionShards(part.Number) {
+		sh := st.shards[i]
+		if _, err := sh.open(ctx); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, sh.wrap(progress.Halt(ctx, sh.control, s.key(part), cause.Code, cause.Error())))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Sink) key(part event.Partition) progress.Key {
+	return progress.Key{Sink: s.name, Partition: part}
+}

@@ -1,0 +1,145 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// lockPatience is how long a take-over waits for the row's lock before it looks for who holds it. A batch of a living
+// owner takes some tens of milliseconds; whoever holds it longer is paused or cut off, and is being replaced.
+const lockPatience = time.Second
+
+// TakeOver bumps the owner epoch of one partition in every shard that it meets, once, and says where it stands. From
+// then on no earlier owner changes anything.
+func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (*Owned, error) {
+	if len(parts) != 1 {
+		return nil, fmt.Errorf("sink %s takes over one partition at a time, not %d", s.name, len(parts))
+	}
+	o := &Owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
+	l := s.state.Load().layout
+	met := l.PartitionShards(o.part.Number)
+	if len(met) == 0 {
+		return nil, fmt.Errorf("sink %s: layout epoch %d has no partition %d", s.name, l.Epoch(), o.part.Number)
+	}
+	if err := o.ensureHolds(ctx, l, met); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// ensureHolds takes over the rows, in the given shards, that are not held yet: all of them at the start, later those of
+// shards that a newer layout has added.
+func (o *Owned) ensureHolds(ctx context.Context, l *partitioner.Layout, shards []int32) error {
+	st := o.sink.state.Load()
+	var missing []*shard
+	o.mu.Lock()
+	for _, i := range shards {
+		name := l.ShardName(i)
+		if n, ok := st.layout.ShardIndex(name); ok && o.holds[name] == nil {
+			missing = append(missing, st.shards[n])
+		}
+	}
+	o.mu.Unlock()
+	errs := make([]error, len(missing))
+	var wg sync.WaitGroup
+	for i, sh := range missing {
+		wg.Go(func() {
+			row, err := sh.takeOver(ctx, o.sink.key(o.part))
+			if err != nil {
+				errs[i] = err
+				return
+			}
+			o.mu.Lock()
+			o.holds[sh.name] = &hold{shard: sh, row: row}
+			o.mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// takeOver bumps one row's epoch. Where another transaction holds the row for long, its connection is killed.
+func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, error) {
+	if _, err := sh.open(ctx); err != nil {
+		return progress.Row{}, err
+	}
+	conn, err := sh.control.Conn(ctx)
+	if err != nil {
+		return progress.Row{}, sh.wrap(err)
+	}
+	defer conn.Close()
+	var id int64
+	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+		return progress.Row{}, sh.wrap(err)
+	}
+	done := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() { sh.killBlockers(ctx, id, done) })
+	row, err := progress.TakeOver(ctx, conn, key, sh.sink.owner)
+	close(done)
+	watcher.Wait()
+	if errors.Is(err, sql.ErrNoRows) {
+		return progress.Row{}, progress.NotSeeded(sh.where(), key)
+	}
+	return row, sh.wrap(err)
+}
+
+// blockersSQL finds the connections that hold a lock which the given one waits for.
+const blockersSQL = "SELECT DISTINCT b.PROCESSLIST_ID FROM performance_schema.data_lock_waits w " +
+	"JOIN performance_schema.threads r ON r.THREAD_ID = w.REQUESTING_THREAD_ID " +
+	"JOIN performance_schema.threads b ON b.THREAD_ID = w.BLOCKING_THREAD_ID " +
+	"WHERE r.PROCESSLIST_ID = ? AND b.PROCESSLIST_ID IS NOT NULL"
+
+// killBlockers kills, each second until done, the connections that the take-over of connection id waits for. They are
+// those of this sink's own user, which needs no privilege to kill them; to see them it needs SELECT on
+// performance_schema. Without it the take-over waits until the server drops the silent session (wait_timeout, 60 s).
+func (sh *shard) killBlockers(ctx context.Context, id int64, done <-chan struct{}) {
+	ticker := time.NewTicker(lockPatience)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		blockers, err := sh.blockers(ctx, id)
+		if err != nil {
+			sh.sink.log.Warn("take-over waits for a lock; who holds it cannot be seen", "shard", sh.name, "error", err,
+				"grant", "SELECT ON performance_schema.*")
+			return
+		}
+		for _, blocker := range blockers {
+			_, err := sh.control.ExecContext(ctx, "KILL "+strconv.FormatInt(blocker, 10))
+			sh.sink.log.Warn("take-over killed the connection that held the progress row", "shard", sh.name,
+				"connection", blocker, "error", err)
+		}
+	}
+}
+
+func (sh *shard) blockers(ctx context.Context, id int64) ([]int64, error) {
+	rows, err := sh.control.QueryContext(ctx, blockersSQL, id)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []int64
+	for rows.Next() {
+		var blocker int64
+		if err := rows.Scan(&blocker); err != nil {
+			return nil, err
+		}
+		list = append(list, blocker)
+	}
+	return list, rows.Err()
+}

@@ -1,0 +1,71 @@
+package mysql
+
+import (
+	"strings"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// upsert is the text around the tuples of one physical table's statement:
+//
+//	INSERT INTO `orders_202611` (`tenant`,…,`_ver`) VALUES (…),(…) AS n ON DUPLICATE KEY UPDATE
+//	  `c`=IF(n.`_ver`>`orders_202611`.`_ver`,n.`c`,`orders_202611`.`c`),…,`_ver`=GREATEST(n.`_ver`,`orders_202611`.`_ver`)
+//
+// `_ver` is assigned last: MySQL evaluates from left to right, and a later expression reads the new value.
+type upsert struct {
+	table string // physical
+	head  string // up to and with "VALUES "
+	tail  string // from after the last tuple
+}
+
+func newUpsert(t *event.Table, m partitioner.Month, d dialect) *upsert {
+	name := physicalName(t, m)
+	table := mysqldb.Ident(name)
+	columns := make([]string, 0, len(t.Columns)+1)
+	for _, c := range t.Columns {
+		columns = append(columns, c.Name)
+	}
+	columns = append(columns, "_ver")
+
+	fresh := func(column string) string { return "VALUES(" + column + ")" }
+	var tail strings.Builder
+	if d.RowAlias {
+		fresh = func(column string) string { return "n." + column }
+		tail.WriteString(" AS n")
+	}
+	tail.WriteString(" ON DUPLICATE KEY UPDATE ")
+	for i, c := range t.Columns {
+		if i == t.Tenant || i == t.ID {
+			continue // the key is what made it a duplicate
+		}
+		column := mysqldb.Ident(c.Name)
+		tail.WriteString(column + "=IF(" + fresh("`_ver`") + ">" + table + ".`_ver`," + fresh(column) + "," + table + "." + column + "),")
+	}
+	tail.WriteString("`_ver`=GREATEST(" + fresh("`_ver`") + "," + table + ".`_ver`)")
+	return &upsert{
+		table: name,
+		head:  "INSERT INTO " + table + " (" + identList(columns) + ") VALUES ",
+		tail:  tail.String(),
+	}
+}
+
+// appendTuple appends one row as "(…,_ver)". zeros are the literals of a deleted row's columns that cannot be NULL.
+func appendTuple(dst []byte, t *event.Table, zeros []string, row *event.Row, ver int64) []byte {
+	dst = append(dst, '(')
+	for i := range t.Columns {
+		v := &row.Values[i]
+		switch {
+		case !v.Null:
+			dst = appendValue(dst, t.Columns[i].Type.Kind, v)
+		case t.Columns[i].Nullable:
+			dst = append(dst, "NULL"...)
+		default:
+			dst = append(dst, zeros[i]...)
+		}
+		dst = append(dst, ',')
+	}
+	dst = appendInt(dst, ver)
+	return append(dst, ')')
+}
