@@ -1,6 +1,7 @@
 package partitioner
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -261,6 +262,22 @@ func TestDiffTranscripts(t *testing.T) {
 	show("a tenant is shared again", func(s *Spec) { s.Epoch = 2; s.Tenants = s.Tenants[:1] }, 16)
 	show("a tenant's slot is given to another", func(s *Spec) { s.Epoch = 2; s.Tenants[1].Tenant = "AA" }, 16)
 	show("more partitions", func(s *Spec) { s.Epoch = 2 }, 20)
+	show("much at once", func(s *Spec) {
+		s.Epoch = 2
+		s.Shards[1].Slots = nil
+		for i := range 14 {
+			last := 512 + 36*i + 35
+			if i == 13 {
+				last = 1023
+			}
+			s.Shards = append(s.Shards, ShardSpec{fmt.Sprintf("t%02d", i), []SlotRange{{Slot(512 + 36*i), Slot(last)}}})
+			s.Tenants = append(s.Tenants, TenantSpec{fmt.Sprintf("A%02d", i), []PlacedSlot{{100_010 + Slot(i), "s1"}}})
+		}
+	}, 16)
+	show("a shard is gone", func(s *Spec) {
+		s.Epoch, s.Tenants = 2, nil
+		s.Shards = []ShardSpec{{"s1", []SlotRange{{0, 1023}}}}
+	}, 16)
 	show("fewer partitions", func(s *Spec) { s.Epoch = 2 }, 8)
 	show("other slots and hash", func(s *Spec) {
 		s.Epoch, s.Slots, s.Hash, s.Shards[1].Slots[0].Last = 2, 2048, CRC32, 2047

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -408,6 +409,38 @@ func TestNewNamesEveryProblem(t *testing.T) {
 	}
 	if ProblemsOf(errors.New("x")) != nil || ProblemsOf(nil) != nil {
 		t.Error("there are problems in another error")
+	}
+}
+
+func TestLongListsAreCut(t *testing.T) {
+	s := flightsSpec()
+	s.Shards = s.Shards[:0]
+	for i := range 100 {
+		s.Shards = append(s.Shards, ShardSpec{fmt.Sprintf("s%02d", i), []SlotRange{{Slot(10 * i), Slot(10*i + 4)}}})
+	}
+	_, err := s.WithPartitions(4)
+	if err == nil || len(err.Error()) > 1500 {
+		t.Fatalf("got %v", err)
+	}
+	for _, want := range []string{
+		`in shard "s1", which does not exist; the shards are "s00", "s01", "s02", "s03", "s04", "s05", "s06", "s07", and 92 more`,
+		"no shard owns slots 5-9,15-19,25-29,35-39,45-49,55-59,65-69,75-79 and 484 more",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nlacks: %s", err, want)
+		}
+	}
+}
+
+func TestPartiesAreNamed(t *testing.T) {
+	for party, want := range map[Party]string{
+		{Part: PartEpoch}: "layout epoch", {Part: PartSlots}: "slots", {Part: PartHash}: "hash", {Part: PartShards}: "shards",
+		{PartShard, "s1", 0}: "shard s1", {PartTenant, "U\nA", 7}: `tenant "U\nA"`,
+		{Part: PartPartitions}: "partitions", {PartPartition, "", 3}: "partition 3",
+	} {
+		if party.String() != want {
+			t.Errorf("%+v is %q, want %q", party, party.String(), want)
+		}
 	}
 }
 

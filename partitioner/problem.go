@@ -54,6 +54,34 @@ type Party struct {
 	Index int    // in Spec.Shards, Spec.Tenants or Spec.Partitions; 0 elsewhere
 }
 
+var partNames = [...]string{
+	PartEpoch: "layout epoch", PartSlots: "slots", PartHash: "hash", PartShards: "shards", PartShard: "shard",
+	PartTenant: "tenant", PartPartitions: "partitions", PartPartition: "partition",
+}
+
+// String names the party: "shard s1", "partition 3", "layout epoch".
+func (p Party) String() string {
+	if short := p.short(); short != "" {
+		return partNames[p.Part] + " " + short
+	}
+	return partNames[p.Part]
+}
+
+// plural and short make "shards s1" and "s2" of two shards.
+func (p Party) plural() string { return partNames[p.Part] + "s " + p.short() }
+
+func (p Party) short() string {
+	switch p.Part {
+	case PartShard:
+		return p.Name
+	case PartTenant:
+		return quoteBounded(p.Name)
+	case PartPartition:
+		return fmt.Sprint(p.Index)
+	}
+	return ""
+}
+
 // Problem is one rule that a Spec breaks.
 type Problem struct {
 	Kind    Kind
@@ -110,4 +138,31 @@ func (ps Problems) err() error {
 
 func (ps *Problems) add(kind Kind, parties []Party, slots []SlotRange, write, format string, args ...any) {
 	*ps = append(*ps, &Problem{Kind: kind, Parties: parties, Slots: slots, Write: write, What: fmt.Sprintf(format, args...)})
+}
+
+// slotWords is "slot 7" or "slots 0-10,20", cut where it is long.
+func slotWords(ranges []SlotRange) string {
+	const rangesMax = 8
+	more := ""
+	if len(ranges) > rangesMax {
+		more = fmt.Sprintf(" and %d more", countSlots(ranges[rangesMax:]))
+		ranges = ranges[:rangesMax]
+	}
+	if len(ranges) == 1 && ranges[0].Len() == 1 && more == "" {
+		return "slot " + ranges[0].String()
+	}
+	return "slots " + FormatSlotRanges(ranges) + more
+}
+
+// shardWords is "s1, s2", cut where it is long.
+func shardWords(shards []ShardSpec) string {
+	const namesMax = 8
+	var names []string
+	for _, shard := range shards[:min(len(shards), namesMax)] {
+		names = append(names, quoteBounded(shard.Name))
+	}
+	if more := len(shards) - namesMax; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }

@@ -162,6 +162,12 @@ func TestRangeSetsAtTheEndOfSlots(t *testing.T) {
 	}
 }
 
+func TestAReversedRangeIsEmpty(t *testing.T) {
+	if r := (SlotRange{5, 4}); r.Len() != 0 || r.Contains(4) || r.Contains(5) {
+		t.Errorf("%v has %d slots", r, r.Len())
+	}
+}
+
 func TestPlaceExpandsInOrder(t *testing.T) {
 	ranges, err := ParseSlotRanges("100003,100001-100002")
 	if err != nil {

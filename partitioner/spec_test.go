@@ -113,6 +113,7 @@ func TestSpecRefuses(t *testing.T) {
 		``:                          "unexpected end",
 		`null`:                      "no format number",
 		`{}`:                        "no format number",
+		`{"format":"1"}`:            "layout: json",
 		`{"format":0}`:              "no format number",
 		`{"format":-1}`:             "no format number",
 		`{"format":2,"new":[]}`:     "format 2, this release reads up to 1",
