@@ -87,6 +87,7 @@ func (s *scanner) jsonNumber() bool {
 	start := s.p
 	text, exponent, ok := s.number()
 	if !ok {
+		s.reason = ReasonMalformed // no type was asked for
 		return false
 	}
 	if !exponent && len(text) <= jsonNumberDigitsSafe {

@@ -61,16 +61,23 @@ func ParseType(s string) (t Type, nullable bool, err error) {
 	if !ok || len(arguments) != kinds[t.Kind].arguments {
 		return Type{}, false, typeError("type "+quoteBounded(s)+": "+argumentsWanted(t.Kind), typeExample(t.Kind, nullable))
 	}
-	switch t.Kind {
+	t = t.Kind.with(arguments)
+	if what, write := t.bounds(); what != "" {
+		return Type{}, false, typeError("type "+quoteBounded(s)+": "+what, write+optional(nullable))
+	}
+	return t, nullable, nil
+}
+
+// with is the type of kind k that takes these arguments.
+func (k Kind) with(arguments []int) Type {
+	t := Type{Kind: k}
+	switch k {
 	case String, Bytes:
 		t.Length = arguments[0]
 	case Decimal:
 		t.Precision, t.Scale = arguments[0], arguments[1]
 	}
-	if what, write := t.bounds(); what != "" {
-		return Type{}, false, typeError("type "+quoteBounded(s)+": "+what, write+optional(nullable))
-	}
-	return t, nullable, nil
+	return t
 }
 
 // parseArguments reads "12,2)".
@@ -142,10 +149,8 @@ func typeExample(k Kind, nullable bool) string {
 func unknownType(s, name, rest string, nullable bool) error {
 	what := "type " + quoteBounded(s) + " is not known"
 	if k, ok := aliases[strings.ToLower(strings.TrimSpace(name))]; ok {
-		if kinds[k].arguments == 1 && strings.HasSuffix(rest, ")") {
-			if arguments, ok := parseArguments(rest, true); ok && len(arguments) == 1 {
-				return typeError(what, Type{Kind: k, Length: arguments[0]}.String()+optional(nullable))
-			}
+		if arguments, ok := parseArguments(rest, true); ok && len(arguments) == kinds[k].arguments {
+			return typeError(what, k.with(arguments).String()+optional(nullable))
 		}
 		return typeError(what, typeExample(k, nullable))
 	}
