@@ -91,8 +91,10 @@ func acquire(ctx context.Context, s store, name, owner string, ttl time.Duration
 		return nil, taken(name, seen)
 	}
 	h := &Held{store: s, name: name, owner: owner, epoch: seen.epoch + 1, ttl: ttl, lost: make(chan struct{})}
+	h.mu.Lock() // after a slow answer the timer fires at once
+	defer h.mu.Unlock()
 	h.deadline = sent.Add(ttl)
-	h.expire = time.AfterFunc(time.Until(h.deadline), h.expired)
+	h.expire = time.AfterFunc(time.Until(h.deadline), h.end)
 	return h, nil
 }
 
@@ -182,10 +184,7 @@ func (h *Held) Release(ctx context.Context) error {
 	return nil
 }
 
-// expired is the timer's function.
-func (h *Held) expired() { h.end() }
-
-// end closes Lost once.
+// end closes Lost once; the timer calls it at the deadline.
 func (h *Held) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -25,7 +26,17 @@ type Row struct {
 	Args  []any  // of Where
 }
 
-func (r Row) String() string { return fmt.Sprintf("%s where %s %v", r.Table, r.Where, r.Args) }
+// String is "slotline_lane (lane = 0)".
+func (r Row) String() string {
+	where := r.Where
+	for _, a := range r.Args {
+		if b, ok := a.([]byte); ok {
+			a = string(b)
+		}
+		where = strings.Replace(where, "?", fmt.Sprint(a), 1)
+	}
+	return r.Table + " (" + where + ")"
+}
 
 // The statements. Each is one statement in autocommit, so that no lock outlives it; UTC_TIMESTAMP(6) is the
 // database's time, the only one that lease_until is compared with.
