@@ -297,7 +297,12 @@ func TestDiffRefusesToForgetRetiredSlots(t *testing.T) {
 	if err := Diff(first, second).Err(); err != nil {
 		t.Error(err)
 	}
-	s.Epoch, s.Tenants = 3, append(s.Tenants[:1:1], TenantSpec{"AA", []PlacedSlot{{100_000, "s1"}}})
+	s.Epoch = 3
+	c := Diff(second, mustLayout(t, s, 4))
+	if c.Empty() || c.Err() == nil || !strings.Contains(c.String(), "no longer known as used: slot 100000 (1)") {
+		t.Errorf("slot 100000 is forgotten: %v\n%s", c.Err(), c)
+	}
+	s.Tenants = append(s.Tenants[:1:1], TenantSpec{"AA", []PlacedSlot{{100_000, "s1"}}})
 	if err := Diff(second, mustLayout(t, s, 4)).Err(); err == nil || ProblemsOf(err)[0].Kind != PlacedSlotReused {
 		t.Errorf("slot 100000 is given again: %v", err)
 	}

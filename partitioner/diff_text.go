@@ -78,6 +78,9 @@ func (t *changesText) tenants(c Changes) {
 	if len(c.Retired) > 0 {
 		t.line("retired for good: %s", countedSlots(c.Retired))
 	}
+	if len(c.Forgotten) > 0 {
+		t.line("no longer known as used: %s", countedSlots(c.Forgotten))
+	}
 }
 
 // partitions lists a few moves, but only counts many: with another number of partitions nearly all change.
