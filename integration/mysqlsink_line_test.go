@@ -38,7 +38,7 @@ tables:
     tenant: owner
     id: item
     month: at
-    columns: { owner: string(20), item: int64, at: datetime, name: string(20), amount: "decimal(12,2)?", n: int32? }
+    columns: { owner: string(20), item: int64, at: datetime, name: string(20), amount: "decimal(12,2)?", n: "int32?" }
     indexes: [[owner, name]]
   notes: { tenant: owner, id: note, columns: { owner: string(20), note: string(40), body: text } }
   places: { id: code, columns: { code: string(8), name: string(20) } }
