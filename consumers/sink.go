@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
 )
 
 // Sink is what consumers need of an engine. Fence, progress and intent are the sink's; polling, retry and dead letters
@@ -23,6 +24,13 @@ type FixedGroups interface {
 	Groups() [][]event.Partition
 }
 
+// Halter is a Sink that records a halted partition where `slotline status` finds it. The record is cleared by the next
+// batch that is applied.
+type Halter interface {
+	Sink
+	Halt(ctx context.Context, p event.Partition, why *fault.Error) error
+}
+
 // Owned is a set of partitions that this process has taken over. Its methods are called by one goroutine at a time,
 // except that Prepare may run while Apply of an earlier batch is under way.
 type Owned interface {
@@ -33,7 +41,12 @@ type Owned interface {
 	// these ranges. Empty for sinks without intents.
 	Pending() []event.Range
 	// Prepare decodes and encodes a batch. It does no I/O. Messages that cannot be decoded are remembered and
-	// returned by Apply. The error is *event.NewerLayout or fatal.
+	// returned by Apply. The error is *event.NewerLayout or fatal. The sink keeps nothing of b after the batch was
+	// applied or prepared again.
+	//
+	// At most two Prepared are live: the one being applied, and the next. When a batch is prepared again (after
+	// Rejected, after a reload), the one after it is forgotten first and prepared again as well, so that two sets of
+	// buffers in rotation are enough.
 	Prepare(b *event.Batch) (Prepared, error)
 	// Lost is closed when the ownership is known to be gone (a lease that ran out); nil for sinks without leases.
 	Lost() <-chan struct{}

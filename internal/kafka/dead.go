@@ -109,12 +109,13 @@ type Dead struct {
 }
 
 // NewDead makes the client that writes dead letters; it does no I/O. Close it.
-func NewDead(cfg *config.Config, role string, log *slog.Logger) (*Dead, error) {
-	cl, err := kgo.NewClient(append(Options(cfg, role+"-dead", log),
+func NewDead(cfg *config.Config, role string, log *slog.Logger, more ...kgo.Opt) (*Dead, error) {
+	opts := append(Options(cfg, role+"-dead", log),
 		kgo.ProducerBatchMaxBytes(int32(DeadRecordBytesMax(cfg))),
 		// Counts towards memory_bytes_max; a flood halts the partition long before throughput matters.
 		kgo.MaxBufferedBytes(4*DeadRecordBytesMax(cfg)),
-		kgo.ProducerLinger(0))...)
+		kgo.ProducerLinger(0))
+	cl, err := kgo.NewClient(append(opts, more...)...)
 	if err != nil {
 		return nil, err
 	}

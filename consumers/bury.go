@@ -1,0 +1,98 @@
+package consumers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/kafka"
+)
+
+// bury writes the events that the sink rejected to the dead-letter topic, waits until they are acknowledged, and
+// excludes them from the batch (P7). A flood is no fault of rows: it writes nothing and returns a fault that halts.
+// errStopped: the unit is to end, and the batch is not excluded of anything.
+func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) error {
+	var letters []kafka.DeadLetter
+	counts := map[event.Partition]int{}
+	for _, r := range rejected {
+		if f.batch.Excluded[r.Index] {
+			continue
+		}
+		m := &f.batch.Messages[r.Index]
+		letters = append(letters, kafka.DeadLetter{Sink: u.loop.sink.Name(), Partition: m.Partition, Offset: m.Offset,
+			Reason: r.Reason, Error: r.Err.Error(), At: time.Now(), Record: m.Record})
+		counts[m.Partition]++
+	}
+	if len(letters) == 0 {
+		return &fault.Error{Code: "SL6007", Class: fault.Fatal,
+			What: fmt.Sprintf("sink %s rejects events that were excluded already: %v", u.loop.sink.Name(), rejected[0].Err),
+			Do:   "report this: it is a bug of the sink"}
+	}
+	for p, n := range counts {
+		if !u.loop.admitDead(p, n) {
+			return &fault.Error{Code: "SL6006", Class: fault.Fatal,
+				What: fmt.Sprintf("more than %d events a minute cannot be applied (%d in this batch), the first: %s",
+					u.loop.opts.Config.Dead.HaltPerMinute, n, rejected[0].Err),
+				Why: "so many are the fault of a release, not of rows; none of this batch was made a dead letter",
+				Do:  "mend the service or the table and restart the sink; or raise dead_letters.halt_per_minute and restart it"}
+		}
+	}
+	retry := u.newRetry()
+	for {
+		err := u.loop.dead.Produce(ctx, letters)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return errStopped
+		}
+		if c := fault.ClassOf(err); c == fault.Data || c == fault.Fatal {
+			return err // it cannot be kept, so it must not be passed
+		}
+		u.outage.note(doingBury, err)
+		if !u.pause(ctx, retry.next()) {
+			return errStopped
+		}
+	}
+	u.outage.over(doingBury)
+	if f.batch.Excluded == nil {
+		f.batch.Excluded = map[int]bool{}
+	}
+	for _, r := range rejected {
+		f.batch.Excluded[r.Index] = true
+	}
+	for _, l := range letters {
+		u.loop.metrics.dead(l.Reason)
+		u.log.Warn("dead letter", "topic", l.Partition.Topic, "partition", l.Partition.Number, "offset", l.Offset,
+			"reason", l.Reason, "error", l.Error)
+	}
+	return nil
+}
+
+// haltAll halts every partition of the unit: what its batch cannot get past, none of them can.
+func (u *unit) haltAll(ctx context.Context, why *fault.Error) ending {
+	for _, m := range u.members {
+		u.halt(ctx, m.at.Partition, why)
+	}
+	return endHalted
+}
+
+// halt records that a partition is halted, where a person looks: log, metrics, and the sink's own record.
+func (u *unit) halt(ctx context.Context, p event.Partition, why *fault.Error) {
+	if !u.loop.halts.add(p, why, time.Now()) {
+		return
+	}
+	u.log.Error("halted", "topic", p.Topic, "partition", p.Number, "code", why.Code, "error", why)
+	if h, ok := u.loop.sink.(Halter); ok {
+		bounded, cancel := context.WithTimeout(ctx, haltRecordTimeout)
+		defer cancel()
+		if err := h.Halt(bounded, p, why); err != nil {
+			u.log.Warn("could not record the halt; the log and the metrics have it", "topic", p.Topic, "partition", p.Number, "error", err)
+		}
+	}
+}
+
+// haltRecordTimeout bounds how long a halted partition holds up its unit for the sake of the record.
+const haltRecordTimeout = 5 * time.Second

@@ -1,0 +1,112 @@
+package consumers
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+)
+
+// Halt is one halted partition.
+type Halt struct {
+	event.Partition
+	Since time.Time
+	Why   *fault.Error
+}
+
+// Halted is what Run returns when partitions are halted at its end. The exit status of the command is 4.
+type Halted struct {
+	Sink  string
+	Halts []Halt // by topic and partition
+}
+
+func (h *Halted) Error() string {
+	var b strings.Builder
+	for i, p := range h.Halts {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "%s, %s partition %d halted since %s: %s", h.Sink, p.Topic, p.Number,
+			p.Since.UTC().Format("15:04:05Z"), p.Why.Error())
+	}
+	return b.String()
+}
+
+// Unwrap lets fault.CodeOf find the first partition's code.
+func (h *Halted) Unwrap() error { return h.Halts[0].Why }
+
+// halts is the register of halted partitions of one loop.
+type halts struct {
+	mu sync.Mutex
+	by map[event.Partition]Halt
+}
+
+// verdicts are the codes of judge and of what it is asked with: these halts end as soon as the log is found to continue
+// what was applied. The others end when a batch is applied.
+var verdicts = map[string]bool{"SL6001": true, "SL6002": true, "SL6003": true, "SL6004": true, "SL6012": true, "SL6013": true}
+
+// add registers a halt and says whether it is new or has another reason than before.
+func (h *halts) add(p event.Partition, why *fault.Error, now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old, ok := h.by[p]
+	if ok && old.Why.Error() == why.Error() {
+		return false
+	}
+	if h.by == nil {
+		h.by = map[event.Partition]Halt{}
+	}
+	if ok {
+		now = old.Since
+	}
+	h.by[p] = Halt{p, now, why}
+	return true
+}
+
+// clear ends a halt; it says whether there was one.
+func (h *halts) clear(p event.Partition) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.by[p]
+	delete(h.by, p)
+	return ok
+}
+
+// clearVerdict ends a halt that judge had spoken.
+func (h *halts) clearVerdict(p event.Partition) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old, ok := h.by[p]
+	if !ok || !verdicts[old.Why.Code] {
+		return false
+	}
+	delete(h.by, p)
+	return true
+}
+
+func (h *halts) has(p event.Partition) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, ok := h.by[p]
+	return ok
+}
+
+// err is *Halted, or nil.
+func (h *halts) err(sink string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.by) == 0 {
+		return nil
+	}
+	return &Halted{Sink: sink, Halts: slices.SortedFunc(maps.Values(h.by), func(a, b Halt) int {
+		if c := strings.Compare(a.Topic, b.Topic); c != 0 {
+			return c
+		}
+		return int(a.Number) - int(b.Number)
+	})}
+}

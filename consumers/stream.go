@@ -1,0 +1,143 @@
+package consumers
+
+import (
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/kafka"
+)
+
+// recordOverhead is what a record takes in memory beside its bytes: the message, and the client's header keys, each an
+// allocation of its own.
+const (
+	recordOverhead = 320
+	headerOverhead = 64
+)
+
+// stream is one partition between the reader, which fills it, and the unit that owns it, which empties it.
+//
+// Lock order: reader.mu before stream.mu. Nothing is called under stream.mu.
+type stream struct {
+	part    event.Partition
+	topicID event.TopicID // that the position was verified against
+	wake    chan<- struct{}
+
+	mu      sync.Mutex
+	q       queue
+	trouble error // from the reader: the unit must ask the leader how the log stands
+	recheck bool  // the leader changed: the same question, though nothing is known to be wrong
+	closed  bool  // no unit reads it any more, or nothing that arrives may be used: pushes are dropped
+	held    int64 // bytes in the queue and in batches that are not applied
+	slow    bool  // for throttle
+	applied int64 // next offset after what was applied
+	oldest  time.Time
+	stable  int64 // end of the log, as far as is known
+	leader  int32 // the leader's epoch when it was last asked
+}
+
+// newStream begins at a position that the log continues.
+func newStream(at event.Position, log kafka.Log, wake chan<- struct{}) *stream {
+	return &stream{part: at.Partition, topicID: log.TopicID, wake: wake, q: newQueue(at), applied: at.Next,
+		stable: log.Stable, leader: log.LeaderEpoch}
+}
+
+// signal wakes the unit; a pending signal is enough.
+func signal(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// push adds what was fetched. It returns the bytes that it holds now in addition.
+func (s *stream) push(p *kgo.FetchPartition, now time.Time) int64 {
+	headers := 0
+	for _, r := range p.Records {
+		headers += len(r.Headers)
+	}
+	flat := make([]event.Header, 0, headers) // one allocation for the fetch, not one for each record
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return 0
+	}
+	s.stable = max(s.stable, p.LastStableOffset)
+	if s.oldest.IsZero() && len(p.Records) > 0 {
+		s.oldest = p.Records[0].Timestamp
+	}
+	before := s.q.bytes
+	for _, r := range p.Records {
+		if r.Offset < s.q.end {
+			continue // the client starts at the batch that contains the offset, and filters; this is a second look
+		}
+		if r.Attrs.IsControl() {
+			s.q.pass(r.Offset, r.LeaderEpoch, now)
+			continue
+		}
+		from, bytes := len(flat), recordOverhead+len(r.Key)+len(r.Value)
+		for _, h := range r.Headers {
+			flat = append(flat, event.Header{Key: h.Key, Value: h.Value})
+			bytes += headerOverhead + len(h.Value)
+		}
+		s.q.push(item{
+			msg: event.Message{
+				Record:    event.Record{Key: r.Key, Value: r.Value, Headers: flat[from:len(flat):len(flat)]},
+				Partition: s.part, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch},
+			bytes: bytes, written: r.Timestamp, arrived: now})
+	}
+	added := s.q.bytes - before
+	s.held += added
+	s.mu.Unlock()
+	signal(s.wake)
+	return added
+}
+
+// fail tells the unit to ask the leader. What arrives from now on is dropped: it may be of another log.
+func (s *stream) fail(err error) {
+	s.mu.Lock()
+	if s.trouble == nil && !s.closed {
+		s.trouble, s.closed = err, true
+	}
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+// ask makes the unit ask the leader at the next opportunity; what is read stays.
+func (s *stream) ask() {
+	s.mu.Lock()
+	s.recheck = true
+	s.mu.Unlock()
+	signal(s.wake)
+}
+
+// release says that bytes are not held any more.
+func (s *stream) release(bytes int64) {
+	s.mu.Lock()
+	s.held -= bytes
+	s.mu.Unlock()
+}
+
+// close drops what is queued and everything that arrives later; it returns the bytes that the queue held.
+func (s *stream) close() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	bytes := s.q.bytes
+	s.q.items, s.q.bytes, s.q.ready = nil, 0, 0
+	s.held -= bytes
+	return bytes
+}
+
+// lag is how many offsets, and how much time, the sink is behind.
+func (s *stream) lag(now time.Time) (events int64, behind time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	events = max(0, s.stable-s.applied, s.q.end-s.applied)
+	if events > 0 && !s.oldest.IsZero() {
+		behind = max(0, now.Sub(s.oldest))
+	}
+	return events, behind
+}
