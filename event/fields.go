@@ -21,8 +21,11 @@ func (p *planner) reader(f *taggedField, col int) reader {
 	c := &p.t.Columns[col]
 	elem, wrap, optional := unwrapOptional(f.typ)
 	if optional && !c.Nullable {
-		p.mismatch(f, p.column(col), "the column does not allow NULL, which a "+f.typ.String()+" can say",
-			f.name+" "+goType(c)+"; or "+c.Name+": "+c.TypeText()+"? before the first apply")
+		write := f.name + " " + goType(c)
+		if len(p.t.rolesOf(col)) == 0 { // tenant, id, month, spread and version are never NULL
+			write += "; or " + c.String() + "? before the first apply"
+		}
+		p.mismatch(f, p.column(col), "the column does not allow NULL, which a "+f.typ.String()+" can say", write)
 		return nil
 	}
 	read := plainReader(elem, c)

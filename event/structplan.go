@@ -223,7 +223,7 @@ func exportedName(column string) string {
 func goType(c *Column) string {
 	name := [...]string{Bool: "bool", Int32: "int32", Int64: "int64", Uint64: "uint64", Float64: "float64", Decimal: "string",
 		String: "string", Text: "string", Bytes: "[]byte", Date: "time.Time", Datetime: "time.Time", JSON: "json.RawMessage"}[c.Type.Kind]
-	if c.Nullable {
+	if c.Nullable && c.Type.Kind != Bytes && c.Type.Kind != JSON { // a nil slice is NULL
 		return "*" + name
 	}
 	return name
