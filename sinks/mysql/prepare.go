@@ -31,7 +31,7 @@ type Prepared struct {
 func (p *Prepared) Size() (rows, bytes int) { return p.rowCount, p.bytes }
 
 // Prepare decodes and encodes a batch of this partition. It may run while Apply of the batch before is under way.
-func (o *Owned) Prepare(b *event.Batch) (*Prepared, error) {
+func (o *Owned) Prepare(b *event.Batch) (event.Prepared, error) {
 	if len(b.Ranges) != 1 || b.Ranges[0].Partition != o.part {
 		return nil, fmt.Errorf("sink %s: a batch of %d ranges was given to the owner of %s partition %d alone",
 			o.sink.name, len(b.Ranges), o.part.Topic, o.part.Number)

@@ -20,7 +20,7 @@ const lockPatience = time.Second
 
 // TakeOver bumps the owner epoch of one partition in every shard that it meets, once, and says where it stands. From
 // then on no earlier owner changes anything.
-func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (*Owned, error) {
+func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Owned, error) {
 	if len(parts) != 1 {
 		return nil, fmt.Errorf("sink %s takes over one partition at a time, not %d", s.name, len(parts))
 	}
