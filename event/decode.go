@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"strconv"
 	"unicode/utf8"
-
-	"github.com/slotline/slotline/partitioner"
 )
 
 // codeRow is the code of a row image that is not as its table says.
@@ -25,11 +23,6 @@ func (t *Table) DecodeRow(body []byte, op Op, dst *Row) error {
 		return t.dataError(codeRow, col, ReasonMissing, "the field is missing and the column is not nullable")
 	}
 	dst.Op = op
-	if t.Month != None {
-		dst.Month, _ = t.monthOf(dst.Values[t.Month]) // checkRoles has seen it
-	} else {
-		dst.Month = partitioner.NoMonth
-	}
 	return nil
 }
 
@@ -160,7 +153,7 @@ func (s *scanner) colon() bool {
 	return true
 }
 
-// decodeField takes a field's value and sets what the row knows apart from values: its tenant, id and spread. The JSON
+// decodeField takes a field's value and sets what the row knows apart from values: its tenant, id, spread and month. The JSON
 // text of an integer is its canonical text.
 func (t *Table) decodeField(s *scanner, col int, dst *Row) bool {
 	c, v := &t.Columns[col], &dst.Values[col]
@@ -173,6 +166,12 @@ func (t *Table) decodeField(s *scanner, col int, dst *Row) bool {
 	}
 	if reason, detail := t.checkRoles(col, v); reason != "" {
 		return s.fail(reason, detail)
+	}
+	if col == t.Month {
+		var ok bool
+		if dst.Month, ok = t.monthOf(v); !ok {
+			return s.fail(ReasonOutOfRange, namesNoMonth)
+		}
 	}
 	text := v.Bytes
 	if c.Type.Kind.integer() {

@@ -48,6 +48,11 @@ func (t *Table) appendValue(dst []byte, col int, v *Value) (out []byte, reason, 
 	if dst, reason, detail = appendTyped(dst, &c.Type, v); reason != "" {
 		return dst, reason, detail
 	}
+	if col == t.Month {
+		if _, ok := t.monthOf(v); !ok {
+			return dst, ReasonOutOfRange, namesNoMonth
+		}
+	}
 	reason, detail = t.checkRoles(col, v)
 	return dst, reason, detail
 }

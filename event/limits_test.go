@@ -92,14 +92,7 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	if err := table.DecodeRow([]byte(everythingBody), Upsert, &row); err != nil {
 		t.Fatal(err)
 	}
-	if n := testing.AllocsPerRun(100, func() {
-		if err := LimitsMySQL.Check(table, &row); err == nil {
-			t.Fatal("0001-01-01 was accepted")
-		}
-	}); n > 10 {
-		t.Errorf("%v allocations", n)
-	}
-	row.Values[14] = Value{Null: true}
+	row.Values[14] = Value{Null: true} // 0001-01-01
 	if n := testing.AllocsPerRun(100, func() {
 		if err := LimitsMySQL.Check(table, &row); err != nil {
 			t.Fatal(err)

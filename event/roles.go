@@ -20,7 +20,8 @@ func (t *Table) Keeps(col int) bool {
 	return col == t.Tenant || col == t.ID || col == t.Month || col == t.Spread
 }
 
-// checkRoles says what a value, valid for its column's type, may not be for the column's roles.
+// checkRoles says what a value, valid for its column's type, may not be for the column's roles. The month is not among
+// them: who needs it computes it, and sees then that there is none.
 func (t *Table) checkRoles(col int, v *Value) (reason, detail string) {
 	if col == t.Tenant && t.Columns[col].Type.Kind == String {
 		if reason, detail = checkText("a tenant", v.Bytes, TenantBytesMax); reason != "" {
@@ -47,13 +48,10 @@ func (t *Table) checkRoles(col int, v *Value) (reason, detail string) {
 			return ReasonOutOfRange, "a version is from 1 to 2^62-1"
 		}
 	}
-	if col == t.Month {
-		if _, ok := t.monthOf(*v); !ok {
-			return ReasonOutOfRange, "names no month of the years 1000 to 9999"
-		}
-	}
 	return "", ""
 }
+
+const namesNoMonth = "names no month of the years 1000 to 9999"
 
 func checkText(what string, text []byte, bytesMax int) (reason, detail string) {
 	switch {
@@ -72,15 +70,15 @@ func (t *Table) MonthOf(v Value) (partitioner.Month, error) {
 	if t.Month == None {
 		return partitioner.NoMonth, nil
 	}
-	m, ok := t.monthOf(v)
+	m, ok := t.monthOf(&v)
 	if !ok {
 		return m, &DataError{Code: codeRow, Table: t.Name, Column: t.Columns[t.Month].Name, Reason: ReasonOutOfRange,
-			Detail: "names no month of the years 1000 to 9999"}
+			Detail: namesNoMonth}
 	}
 	return m, nil
 }
 
-func (t *Table) monthOf(v Value) (m partitioner.Month, ok bool) {
+func (t *Table) monthOf(v *Value) (m partitioner.Month, ok bool) {
 	var days int64
 	switch t.Columns[t.Month].Type.Kind {
 	case Date:

@@ -49,6 +49,6 @@ func (r *Row) reset(columns int) {
 	r.seen = r.seen[:(columns+63)/64]
 	clear(r.seen)
 	r.scratch.arena = r.scratch.arena[:0]
-	r.Op, r.Version, r.Month = 0, 0, 0
+	r.Op, r.Version, r.Month = 0, 0, partitioner.NoMonth
 	r.Tenant, r.ID, r.Spread = nil, nil, nil
 }

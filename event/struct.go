@@ -91,7 +91,7 @@ func (s *structPlan) build(p unsafe.Pointer, op Op, m *structMemory) (Event, err
 		e.Version = t.version(&m.values[t.Version])
 	}
 	if t.Month != None {
-		e.Month, _ = t.monthOf(m.values[t.Month]) // AppendRow has checked it
+		e.Month, _ = t.monthOf(&m.values[t.Month]) // AppendRow has checked it
 	}
 	s.texts(&e, m)
 	return e, nil
