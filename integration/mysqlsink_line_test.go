@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/config"
-	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/integration/harness"
 	"github.com/slotline/slotline/internal/progress"
@@ -28,6 +27,8 @@ type shardLine struct {
 	layout *partitioner.Layout
 	dbs    map[string]*sql.DB // by shard
 	names  map[string]string  // database by shard
+	urls   map[string]string  // as the file has them
+	line   string
 	server *harness.MySQLServer
 	next   map[int32]int64 // offsets given out, by partition
 }
@@ -56,7 +57,7 @@ func newShardLine(t testing.TB, server *harness.MySQLServer, tables, addr string
 // newShardLineBare makes the databases alone.
 func newShardLineBare(t testing.TB, server *harness.MySQLServer, tables, addr string) *shardLine {
 	t.Helper()
-	l := &shardLine{t: t, dbs: map[string]*sql.DB{}, names: map[string]string{}, server: server, next: map[int32]int64{}}
+	l := &shardLine{t: t, dbs: map[string]*sql.DB{}, names: map[string]string{}, urls: map[string]string{}, server: server, next: map[int32]int64{}}
 	name := harness.Name(t)
 	at := func(db string) string {
 		u, err := url.Parse(server.URL(db))
@@ -72,16 +73,12 @@ func newShardLineBare(t testing.TB, server *harness.MySQLServer, tables, addr st
 		l.names[shard] = server.NewDatabase(t, name+"_"+shard)
 		l.dbs[shard] = server.Open(t, l.names[shard])
 	}
-	text := "line: " + name + "\nkafka: { brokers: [127.0.0.1:9092], partitions: 4 }\n" +
-		"outbox: { dsn: \"" + at(name+"_outbox") + "\" }\n" +
-		"shards:\n  s1: { dsn: \"" + at(l.names["s1"]) + "\", slots: 0-511 }\n  s2: { dsn: \"" + at(l.names["s2"]) + "\", slots: 512-1023 }\n" +
-		tables
-	cfg, err := config.Parse("slotline.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
+	for shard, db := range l.names {
+		l.urls[shard] = at(db)
 	}
-	l.cfg = cfg
-	spec, err := cfg.Layout.WithPartitions(cfg.Kafka.Partitions)
+	l.line = name
+	l.cfg = mustParse(t, l, tables)
+	spec, err := l.cfg.Layout.WithPartitions(l.cfg.Kafka.Partitions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +86,22 @@ func newShardLineBare(t testing.TB, server *harness.MySQLServer, tables, addr st
 		t.Fatal(err)
 	}
 	return l
+}
+
+// mustParse reads the line's file with the given tables.
+func mustParse(t testing.TB, l *shardLine, tables string) *config.Config {
+	t.Helper()
+	cfg, err := config.Parse("slotline.yaml", []byte(fmt.Sprintf(`line: %[1]s
+kafka: { brokers: [127.0.0.1:9092], partitions: 4 }
+outbox: { dsn: "mysql://nobody@127.0.0.1:1/%[1]s" }
+shards:
+  s1: { dsn: %[2]q, slots: 0-511 }
+  s2: { dsn: %[3]q, slots: 512-1023 }
+%[4]s`, l.line, l.urls["s1"], l.urls["s2"], tables)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }
 
 // sink makes one more sink, as another process would be.
@@ -115,32 +128,11 @@ func (l *shardLine) apply(s *mysql.Sink) {
 	}
 }
 
-// sinkSeam gives *mysql.Sink the consumer's interface.
-type sinkSeam struct{ *mysql.Sink }
-
-func (s sinkSeam) TakeOver(ctx context.Context, parts []event.Partition) (consumers.Owned, error) {
-	o, err := s.Sink.TakeOver(ctx, parts)
-	if err != nil {
-		return nil, err
-	}
-	return ownedSeam{o}, nil
-}
-
-type ownedSeam struct{ *mysql.Owned }
-
-func (o ownedSeam) Prepare(b *event.Batch) (consumers.Prepared, error) {
-	p, err := o.Owned.Prepare(b)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
 func (l *shardLine) part(n int32) event.Partition {
 	return event.Partition{Topic: l.cfg.Kafka.Topic, Number: n}
 }
 
-func (l *shardLine) takeOver(s *mysql.Sink, n int32) *mysql.Owned {
+func (l *shardLine) takeOver(s *mysql.Sink, n int32) event.Owned {
 	l.t.Helper()
 	o, err := s.TakeOver(l.t.Context(), []event.Partition{l.part(n)})
 	if err != nil {
@@ -163,9 +155,9 @@ func (l *shardLine) tenantIn(partition int32, shard string) string {
 
 var november = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
-func text(s string) event.Value        { return event.Value{Bytes: []byte(s)} }
-func integer(n int64) event.Value      { return event.Value{Int: n} }
-func moment(at time.Time) event.Value  { return event.Value{Int: at.UnixMicro()} }
+func text(s string) event.Value       { return event.Value{Bytes: []byte(s)} }
+func integer(n int64) event.Value     { return event.Value{Int: n} }
+func moment(at time.Time) event.Value { return event.Value{Int: at.UnixMicro()} }
 func item(owner string, id int64, name string) []event.Value {
 	return []event.Value{text(owner), integer(id), moment(november), text(name), text("1.00"), integer(7)}
 }
@@ -197,7 +189,7 @@ func (l *shardLine) batch(from int64, messages ...event.Message) *event.Batch {
 }
 
 // applyBatch prepares and applies, excluding what is rejected, as the consumer does. It returns the rejected.
-func (l *shardLine) applyBatch(o *mysql.Owned, b *event.Batch) map[int]event.Rejected {
+func (l *shardLine) applyBatch(o event.Owned, b *event.Batch) map[int]event.Rejected {
 	l.t.Helper()
 	rejected, err := applyAll(l.t.Context(), o, b)
 	if err != nil {
@@ -206,7 +198,7 @@ func (l *shardLine) applyBatch(o *mysql.Owned, b *event.Batch) map[int]event.Rej
 	return rejected
 }
 
-func applyAll(ctx context.Context, o *mysql.Owned, b *event.Batch) (map[int]event.Rejected, error) {
+func applyAll(ctx context.Context, o event.Owned, b *event.Batch) (map[int]event.Rejected, error) {
 	all := map[int]event.Rejected{}
 	for {
 		p, err := o.Prepare(b)

@@ -30,7 +30,7 @@ var errAgain = errors.New("the transaction was not committed")
 
 // Apply commits the batch and its progress, per shard in one transaction. A shard that has committed stays so when
 // another fails: its own next_off keeps it from being sent twice.
-func (p *Prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
+func (p *prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 	o := p.owned
 	if len(p.rejected) > 0 {
 		o.giveBuffer(p)
@@ -68,7 +68,7 @@ func (p *Prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 
 // task is one shard's part of a batch.
 type task struct {
-	owned    *Owned
+	owned    *owned
 	shard    *shard
 	advance  progress.Advance
 	entries  []entry
@@ -80,7 +80,7 @@ type task struct {
 }
 
 // tasks are the shards that lack the batch. It takes over the row of a shard that a newer layout has added.
-func (o *Owned) tasks(ctx context.Context, p *Prepared) ([]*task, error) {
+func (o *owned) tasks(ctx context.Context, p *prepared) ([]*task, error) {
 	if err := o.ensureHolds(ctx, p.layout, p.shards); err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (o *Owned) tasks(ctx context.Context, p *Prepared) ([]*task, error) {
 
 // outcome is the batch's, from its shards': what ends the ownership first, then what halts, then what is bad in the
 // batch, then what a retry mends.
-func (o *Owned) outcome(tasks []*task) ([]event.Rejected, error) {
+func (o *owned) outcome(tasks []*task) ([]event.Rejected, error) {
 	var rejected []event.Rejected
 	var worst error
 	for _, t := range tasks {
@@ -267,7 +267,7 @@ func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine) (moved int64
 var packets = sync.Pool{New: func() any { return new([]byte) }}
 
 // committed records the move as done.
-func (o *Owned) committed(t *task) {
+func (o *owned) committed(t *task) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := o.holds[t.shard.name]
@@ -358,7 +358,7 @@ func (t *task) settle(err error) {
 }
 
 // waits is the error of an outage. It counts, so that a person sees since when and how often.
-func (o *Owned) waits(t *task, cause error) error {
+func (o *owned) waits(t *task, cause error) error {
 	o.mu.Lock()
 	h := o.holds[t.shard.name]
 	if h.tries++; h.since.IsZero() {

@@ -25,13 +25,8 @@ func (d dialect) collation() string {
 	return "utf8mb4_0900_bin"
 }
 
-const (
-	varcharRunesMax    = 16_383 // utf8mb4 code points that fit a row's 65,535 bytes
-	varbinaryBytesMax  = 16_383
-	blobBytesMax       = 1<<16 - 1
-	mediumblobBytesMax = 1<<24 - 1
-	nameBytesMax       = 64 // of an index, as of any identifier
-)
+// nameBytesMax is MySQL's for an index, as for any identifier.
+const nameBytesMax = 64
 
 // columnType is the SQL type of a column, as information_schema writes it.
 func columnType(t event.Type) string {
@@ -49,22 +44,11 @@ func columnType(t event.Type) string {
 	case event.Decimal:
 		return fmt.Sprintf("decimal(%d,%d)", t.Precision, t.Scale)
 	case event.String:
-		if t.Length <= varcharRunesMax {
-			return fmt.Sprintf("varchar(%d)", t.Length)
-		}
-		return "longtext"
+		return fmt.Sprintf("varchar(%d)", t.Length)
 	case event.Text:
 		return "longtext"
 	case event.Bytes:
-		switch {
-		case t.Length <= varbinaryBytesMax:
-			return fmt.Sprintf("varbinary(%d)", t.Length)
-		case t.Length <= blobBytesMax:
-			return "blob"
-		case t.Length <= mediumblobBytesMax:
-			return "mediumblob"
-		}
-		return "longblob"
+		return fmt.Sprintf("varbinary(%d)", t.Length)
 	case event.Date:
 		return "date"
 	case event.Datetime:

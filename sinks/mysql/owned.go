@@ -11,8 +11,8 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// Owned is one partition that this process has taken over, in every shard that it meets.
-type Owned struct {
+// owned is one partition that this process has taken over, in every shard that it meets.
+type owned struct {
 	sink *Sink
 	part event.Partition
 
@@ -33,7 +33,7 @@ type hold struct {
 }
 
 // Positions says where the partition stands: at the least of its shards.
-func (o *Owned) Positions() []event.Position {
+func (o *owned) Positions() []event.Position {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var least *progress.Row
@@ -46,13 +46,13 @@ func (o *Owned) Positions() []event.Position {
 }
 
 // Pending is empty: rows and progress commit together, there is nothing between them to confirm.
-func (o *Owned) Pending() []event.Range { return nil }
+func (o *owned) Pending() []event.Range { return nil }
 
 // Lost is nil: there is no lease that could run out; the epoch in the row is the fence.
-func (o *Owned) Lost() <-chan struct{} { return nil }
+func (o *owned) Lost() <-chan struct{} { return nil }
 
 // Release takes the owner's name out of the progress rows. A successor need not wait in any case.
-func (o *Owned) Release(ctx context.Context) error {
+func (o *owned) Release(ctx context.Context) error {
 	o.mu.Lock()
 	holds := make([]hold, 0, len(o.holds))
 	for _, h := range o.holds {
@@ -67,7 +67,7 @@ func (o *Owned) Release(ctx context.Context) error {
 }
 
 // skipBelow is, by the layout's shard numbers, the offset below which a shard has all events already.
-func (o *Owned) skipBelow(l *partitioner.Layout) []int64 {
+func (o *owned) skipBelow(l *partitioner.Layout) []int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	skip := make([]int64, len(l.Shards()))
@@ -81,7 +81,7 @@ func (o *Owned) skipBelow(l *partitioner.Layout) []int64 {
 
 // shardsOf are the shards in which a batch makes progress: those the partition meets, those it holds from an earlier
 // layout, and those that the batch has rows for.
-func (o *Owned) shardsOf(l *partitioner.Layout, entries []entry) []int32 {
+func (o *owned) shardsOf(l *partitioner.Layout, entries []entry) []int32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	in := make([]bool, len(l.Shards()))
@@ -101,7 +101,7 @@ func (o *Owned) shardsOf(l *partitioner.Layout, entries []entry) []int32 {
 }
 
 // takeBuffer gives a buffer to fill; giveBuffer takes it back once nobody reads it.
-func (o *Owned) takeBuffer() *rows {
+func (o *owned) takeBuffer() *rows {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n := len(o.free); n > 0 {
@@ -116,7 +116,7 @@ func (o *Owned) takeBuffer() *rows {
 // buffersMax are kept per partition: more are never in use at once.
 const buffersMax = 2
 
-func (o *Owned) giveBuffer(p *Prepared) {
+func (o *owned) giveBuffer(p *prepared) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if p.buffer != nil && len(o.free) < buffersMax {

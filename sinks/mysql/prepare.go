@@ -14,9 +14,9 @@ import (
 // today: the same log folds the same way on any day.
 const monthsAhead = 2
 
-// Prepared is one batch, encoded. It is used by one goroutine at a time.
-type Prepared struct {
-	owned    *Owned
+// prepared is one batch, encoded. It is used by one goroutine at a time.
+type prepared struct {
+	owned    *owned
 	layout   *partitioner.Layout // that placed the rows
 	at       event.Range
 	buffer   *rows // nil once it went back to owned
@@ -28,16 +28,16 @@ type Prepared struct {
 }
 
 // Size is the rows that are sent and the bytes of their SQL.
-func (p *Prepared) Size() (rows, bytes int) { return p.rowCount, p.bytes }
+func (p *prepared) Size() (rows, bytes int) { return p.rowCount, p.bytes }
 
 // Prepare decodes and encodes a batch of this partition. It may run while Apply of the batch before is under way.
-func (o *Owned) Prepare(b *event.Batch) (event.Prepared, error) {
+func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 	if len(b.Ranges) != 1 || b.Ranges[0].Partition != o.part {
 		return nil, fmt.Errorf("sink %s: a batch of %d ranges was given to the owner of %s partition %d alone",
 			o.sink.name, len(b.Ranges), o.part.Topic, o.part.Number)
 	}
 	st := o.sink.state.Load()
-	p := &Prepared{owned: o, layout: st.layout, at: b.Ranges[0], buffer: o.takeBuffer()}
+	p := &prepared{owned: o, layout: st.layout, at: b.Ranges[0], buffer: o.takeBuffer()}
 	skip := o.skipBelow(st.layout)
 	for i := range b.Messages {
 		if b.Excluded[i] {
@@ -61,7 +61,7 @@ func (o *Owned) Prepare(b *event.Batch) (event.Prepared, error) {
 }
 
 // add decodes one message and adds its rows, one per shard that it belongs to.
-func (p *Prepared) add(st *state, m *event.Message, index int, skip []int64) error {
+func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) error {
 	o := p.owned
 	v, row := &o.view, &o.row
 	if err := event.ParseView(m.Record, v); err != nil {

@@ -210,23 +210,13 @@ func addedColumn(c event.Column) string {
 
 var sizedType = regexp.MustCompile(`^(varchar|varbinary|decimal)\((\d+)(?:,(\d+))?\)$`)
 
-var blobOrder = []string{"blob", "mediumblob", "longblob"}
-var textOrder = []string{"text", "mediumtext", "longtext"}
-
 // wider says that every value of type b is one of type a, stored the same.
 func wider(a, b string) bool {
 	x, y := sizedType.FindStringSubmatch(a), sizedType.FindStringSubmatch(b)
 	if x != nil && y != nil {
 		return x[1] == y[1] && x[3] == y[3] && atoi(x[2]) > atoi(y[2])
 	}
-	for _, order := range [][]string{blobOrder, textOrder} {
-		if slices.Index(order, b) >= 0 && slices.Index(order, a) > slices.Index(order, b) {
-			return true
-		}
-	}
-	return a == "bigint" && b == "int" ||
-		y != nil && y[1] == "varchar" && a == "longtext" ||
-		y != nil && y[1] == "varbinary" && slices.Contains(blobOrder, a)
+	return a == "bigint" && b == "int" || y != nil && y[1] == "varchar" && a == "longtext"
 }
 
 func atoi(digits string) (n int) {

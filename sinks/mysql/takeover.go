@@ -24,7 +24,7 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 	if len(parts) != 1 {
 		return nil, fmt.Errorf("sink %s takes over one partition at a time, not %d", s.name, len(parts))
 	}
-	o := &Owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
+	o := &owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
 	l := s.state.Load().layout
 	met := l.PartitionShards(o.part.Number)
 	if len(met) == 0 {
@@ -38,7 +38,7 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 
 // ensureHolds takes over the rows, in the given shards, that are not held yet: all of them at the start, later those of
 // shards that a newer layout has added.
-func (o *Owned) ensureHolds(ctx context.Context, l *partitioner.Layout, shards []int32) error {
+func (o *owned) ensureHolds(ctx context.Context, l *partitioner.Layout, shards []int32) error {
 	st := o.sink.state.Load()
 	var missing []*shard
 	o.mu.Lock()

@@ -10,9 +10,11 @@ import (
 
 // upsert is the text around the tuples of one physical table's statement:
 //
-//	INSERT INTO `orders_202611` (`tenant`,…,`_ver`) VALUES (…),(…) AS n ON DUPLICATE KEY UPDATE
-//	  `c`=IF(n.`_ver`>`orders_202611`.`_ver`,n.`c`,`orders_202611`.`c`),…,`_ver`=GREATEST(n.`_ver`,`orders_202611`.`_ver`)
+//	INSERT INTO `orders_202611` (`tenant`,…,`_ver`) VALUES (…),(…) AS `_n` ON DUPLICATE KEY UPDATE
+//	  `c`=IF(`_n`.`_ver`>`orders_202611`.`_ver`,`_n`.`c`,`orders_202611`.`c`),…,
+//	  `_ver`=GREATEST(`_n`.`_ver`,`orders_202611`.`_ver`)
 //
+// Names that begin with _ are reserved, so the alias is nobody's table.
 // `_ver` is assigned last: MySQL evaluates from left to right, and a later expression reads the new value.
 type upsert struct {
 	table string // physical
@@ -32,8 +34,8 @@ func newUpsert(t *event.Table, m partitioner.Month, d dialect) *upsert {
 	fresh := func(column string) string { return "VALUES(" + column + ")" }
 	var tail strings.Builder
 	if d.RowAlias {
-		fresh = func(column string) string { return "n." + column }
-		tail.WriteString(" AS n")
+		fresh = func(column string) string { return "`_n`." + column }
+		tail.WriteString(" AS `_n`")
 	}
 	tail.WriteString(" ON DUPLICATE KEY UPDATE ")
 	for i, c := range t.Columns {
