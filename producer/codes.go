@@ -8,5 +8,6 @@ const (
 	codeUnknownTable     = "SL5104" // the file has no such table
 	codeNotInTransaction = "SL5105" // Emit was given a pool, or a transaction that has ended
 	codeMonth            = "SL5106" // the event's month is outside the months that sinks take
-	codeNotApplied       = "SL5107" // the outbox database lacks slotline's tables
+	codeInsert           = "SL5107" // a lane table refuses the INSERT
+	codeAdmission        = "SL5108" // the state of the outbox cannot be read
 )

@@ -1,85 +1,59 @@
-// Package producer is how a service emits: typed events, appended to the outbox inside the service's own database
-// transaction.
-//
-// It promises that an event is published if and only if its transaction commits (P1), that nothing is written where
-// Emit or Run returns an error other than ErrCommitUnknown, and that a service whose relay or Kafka is behind is told
-// so (ErrBacklogged) before its database fills.
-//
-// It assumes that each writer of an entity takes a lock on it (writes its row, or SELECT … FOR UPDATE) before it emits:
-// outbox ids then follow commit order per entity, and the last committed image wins everywhere. It links no Kafka
-// client, starts no goroutine, and has nothing to close.
-//
-// It fails with the errors below, tested by errors.Is; what the database said is inside.
 package producer
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
-	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/partitioner"
 )
 
-var (
-	// ErrBacklogged: the relay or Kafka is behind outbox.backlog_age_max or outbox.backlog_events_max. Nothing was
-	// written; answer 503.
-	ErrBacklogged = errors.New("the outbox is backlogged")
-	// ErrCommitUnknown: the connection was lost in COMMIT. The transaction has either committed whole or not at all:
-	// read your own row, then decide.
-	ErrCommitUnknown = errors.New("the outcome of COMMIT is unknown")
-	// ErrTooLarge: the row image is larger than outbox.event_bytes_max.
-	ErrTooLarge = errors.New("event too large")
-	// ErrInvalidValue: a value that its column cannot hold; the text names the column.
-	ErrInvalidValue = errors.New("invalid value")
-	// ErrUnknownTable: the configuration has no such table.
-	ErrUnknownTable = errors.New("unknown table")
-	// ErrNotInTransaction: Emit was given a pool or a connection, or a Tx that has ended. An event outside a
-	// transaction could be published without the change that it tells of.
-	ErrNotInTransaction = errors.New("not in a transaction")
-)
-
-// Producer emits events of one line. It is safe for concurrent use. Make one per process.
+// Producer emits events of one line. It is safe for concurrent use.
 type Producer struct {
-	cfg  *config.Config
-	wake func(lane int)
-
-	mu       sync.Mutex
-	checked  time.Time // when backlogs were asked for
-	asking   bool
-	backlogs []outbox.Backlog // by lane
+	cfg         *config.Config
+	wake        func(lane int)
+	traceParent func(context.Context) string
+	now         func() time.Time
+	admission   admission
 }
 
 // Option changes a Producer.
 type Option func(*Producer)
 
-// WithWake has wake called with each lane that Run committed rows to: give it the Wake method of a relay in the same
-// process, and events reach Kafka without waiting for its next poll. wake must not block.
+// WithWake makes Run call wake with each lane that it wrote to, after the commit: a relay in the same process then
+// publishes at once instead of at its next poll. wake must not block; outbox.Relay.Wake is made for it.
 func WithWake(wake func(lane int)) Option { return func(p *Producer) { p.wake = wake } }
 
-// New returns a Producer for the line of cfg. It does no I/O.
-func New(cfg *config.Config, options ...Option) *Producer {
-	p := &Producer{cfg: cfg, wake: func(int) {}}
-	for _, o := range options {
+// WithTraceParent makes Emit ask get for the W3C traceparent of its context; "" is none. Events carry it as a header.
+func WithTraceParent(get func(context.Context) string) Option {
+	return func(p *Producer) { p.traceParent = get }
+}
+
+// New makes a Producer. It starts nothing, and there is nothing to close.
+func New(cfg *config.Config, opts ...Option) *Producer {
+	p := &Producer{cfg: cfg, now: time.Now}
+	for _, o := range opts {
 		o(p)
 	}
 	return p
 }
 
 // Table makes events of one table from values of T.
-type Table[T any] struct {
-	p     *Producer
+type Table[T any] struct{ s *event.Struct[T] }
+
+// Event is one event on its way into a transaction: Table.Upsert and Table.Delete make it, Emit writes it.
+type Event struct {
 	table *event.Table
-	codec *event.Struct[T]
+	e     event.Event
+	err   error
 }
 
-// Register compares T's slotline tags with the table in the configuration, once. The error lists every difference with
-// the line of the file, or is ErrUnknownTable.
+// Register compares T's slotline tags with a table of the file, and returns what makes its events. The error lists
+// every difference, or wraps ErrUnknownTable.
 func Register[T any](p *Producer, table string) (*Table[T], error) {
 	t := p.cfg.Table(table)
 	if t == nil {
@@ -89,16 +63,16 @@ func Register[T any](p *Producer, table string) (*Table[T], error) {
 		}
 		return nil, &fault.Error{Code: codeUnknownTable, Class: fault.Usage, Err: ErrUnknownTable,
 			What: fmt.Sprintf("%s has no table %q", p.cfg.File, table),
-			Do:   "register one of: " + strings.Join(names, ", ")}
+			Do:   "use one of its tables (" + strings.Join(names, ", ") + "), or add it to the file"}
 	}
-	codec, err := event.StructOf[T](t)
+	s, err := event.StructOf[T](t)
 	if err != nil {
 		return nil, err
 	}
-	return &Table[T]{p, t, codec}, nil
+	return &Table[T]{s}, nil
 }
 
-// MustRegister is Register for program start: it panics where Register fails.
+// MustRegister is Register for a program's start: it panics with the error.
 func MustRegister[T any](p *Producer, table string) *Table[T] {
 	t, err := Register[T](p, table)
 	if err != nil {
@@ -107,52 +81,59 @@ func MustRegister[T any](p *Producer, table string) *Table[T] {
 	return t
 }
 
-// Event is one event to Emit. What is wrong with its values is returned by Emit.
-type Event struct {
-	event event.Event
-	err   error
+// Upsert is the event that v is the entity's image now. A value that does not fit its column shows as an error of Emit.
+func (t *Table[T]) Upsert(v T) Event { return t.event(&v, event.Upsert) }
+
+// Delete is the event that the entity is gone. Of v only tenant, id, month, spread and version fields are read.
+func (t *Table[T]) Delete(v T) Event { return t.event(&v, event.Delete) }
+
+func (t *Table[T]) event(v *T, op event.Op) Event {
+	e, err := t.s.Event(v, op)
+	return Event{table: t.s.Table(), e: e, err: err}
 }
 
-// Upsert is the event that v is the entity's new image, whole. v is read now.
-func (t *Table[T]) Upsert(v T) Event { return t.make(&v, event.Upsert) }
+// monthsAfterNow is how far in the future an event's month may lie: sinks judge by the event's own time, so that the
+// same log gives the same rows on any day.
+const monthsAfterNow = 2
 
-// Delete is the event that the entity is gone. Only the tenant, id, month, spread and version fields of v are read.
-func (t *Table[T]) Delete(v T) Event { return t.make(&v, event.Delete) }
-
-func (t *Table[T]) make(v *T, op event.Op) Event {
-	e, err := t.codec.Event(v, op)
-	if err != nil {
-		return Event{err: fmt.Errorf("%w: %w", ErrInvalidValue, err)}
+// check completes an event and says why it cannot be written.
+func (p *Producer) check(ctx context.Context, ev *Event, now time.Time) error {
+	if ev.table == nil {
+		return invalid(fmt.Errorf("an Event is made by Table.Upsert or Table.Delete, this one is empty"))
 	}
-	if n := int64(len(e.Body)); n > t.p.cfg.Outbox.EventBytesMax {
-		return Event{err: &fault.Error{Code: codeTooLarge, Class: fault.Data, Err: ErrTooLarge,
-			What: fmt.Sprintf("table %s, tenant %q, id %q: the row image has %d bytes, outbox.event_bytes_max is %d",
-				e.Table, e.Tenant, e.EntityID, n, t.p.cfg.Outbox.EventBytesMax),
-			Do: "keep large values elsewhere and emit a reference, or raise outbox.event_bytes_max with the topic's max.message.bytes"}}
+	if ev.err != nil {
+		return invalid(ev.err)
+	}
+	e := &ev.e
+	if n := int64(len(e.Body)); n > p.cfg.Outbox.EventBytesMax {
+		return &fault.Error{Code: codeTooLarge, Class: fault.Data, Err: ErrTooLarge,
+			What: fmt.Sprintf("table %s, entity %.64q of tenant %.64q: the event has %d bytes, outbox.event_bytes_max is %d",
+				e.Table, e.EntityID, e.Tenant, n, p.cfg.Outbox.EventBytesMax),
+			Do: "keep large values elsewhere and emit a reference, or raise outbox.event_bytes_max and apply"}
+	}
+	if ev.table.Month != event.None {
+		from, to := p.cfg.Months.From, partitioner.MonthOf(now).Add(monthsAfterNow)
+		if e.Month < from || e.Month > to {
+			return invalid(&fault.Error{Code: codeMonth, Class: fault.Data,
+				What: fmt.Sprintf("table %s, column %s: its month is %v, allowed are %v (months.from) to %v (two months after now)",
+					e.Table, ev.table.Columns[ev.table.Month].Name, e.Month, from, to),
+				Why: "each month has a table of its own, and the bounds keep a wrong clock or a zero date from making thousands",
+				Do:  "correct the value; for older data lower months.from in " + p.cfg.File})
+		}
 	}
 	e.ID = event.NewID()
-	e.Time = time.Now().UTC().Truncate(time.Microsecond)
-	if err := t.checkMonth(&e); err != nil {
-		return Event{err: err}
+	e.Time = now.UTC().Truncate(time.Microsecond)
+	if p.traceParent != nil {
+		e.TraceParent = traceParent(p.traceParent(ctx))
 	}
-	return Event{event: e}
+	return nil
 }
 
-// checkMonth keeps an event out whose month no sink would take: the sinks check the same against the event's own time,
-// so that the same log folds the same way on any day.
-func (t *Table[T]) checkMonth(e *event.Event) error {
-	if t.table.Month == event.None {
-		return nil
+// traceParent drops what is not of the W3C form's length: it is information only, and the column holds 64 bytes.
+func traceParent(s string) string {
+	const w3cBytes = 55
+	if len(s) != w3cBytes {
+		return ""
 	}
-	from, to := t.p.cfg.Months.From, partitioner.MonthOf(e.Time).Add(monthsAheadMax)
-	if e.Month >= from && e.Month <= to {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", ErrInvalidValue, &fault.Error{Code: codeMonth, Class: fault.Data,
-		What: fmt.Sprintf("table %s, column %s: month %v is not between %v (months.from) and %v (two months from now)",
-			e.Table, t.table.Columns[t.table.Month].Name, e.Month, from, to),
-		Do: "correct the value; for older history set months.from, before the first apply"})
+	return s
 }
-
-// monthsAheadMax is how far a month may lie after the month of an event's append.
-const monthsAheadMax = 2

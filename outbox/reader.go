@@ -1,0 +1,381 @@
+package outbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
+)
+
+// Timing is every interval of the relay. Those that tests do not need to shorten are not in the file.
+type Timing struct {
+	PollMin    time.Duration // between reads: eager polling slows the service's own transactions
+	PollMax    time.Duration // when idle
+	GapMargin  time.Duration // longer than any INSERT takes from drawing an id to writing its row
+	GapCheck   time.Duration // between READ UNCOMMITTED looks at gaps older than the margin
+	Sweep      time.Duration // between sweeps of the cold gaps
+	Save       time.Duration // between saves under load
+	Ends       time.Duration // between looks at the partitions' ends
+	Split      time.Duration // between looks at the lane table's partitions
+	RetryMin   time.Duration // first pause after a failure; doubles up to retryMax
+	RetryMax   time.Duration
+	LeaseRetry time.Duration // between tries for a lease that another holds
+	Drain      time.Duration // how long Run waits for answers when it ends
+}
+
+var defaultTiming = Timing{
+	PollMin: 2 * time.Millisecond, PollMax: 500 * time.Millisecond,
+	GapMargin: 3 * time.Second, GapCheck: time.Second, Sweep: time.Minute,
+	Save: 100 * time.Millisecond, Ends: 10 * time.Second, Split: 20 * time.Second,
+	RetryMin: 50 * time.Millisecond, RetryMax: 5 * time.Second, LeaseRetry: time.Second,
+	Drain: 10 * time.Second,
+}
+
+const (
+	suspectsMax = 500    // gap ranges looked at by one READ UNCOMMITTED read
+	foundMax    = 50_000 // ids that such a read, or a sweep, returns at most
+	sweepTerms  = 500    // cold ranges per statement of a sweep
+)
+
+// errWentBack says that the database lost rows that were read before, or that another server answers. The lane is
+// taken over anew.
+var errWentBack = errors.New("the outbox database went back, or another server answers")
+
+// readBatch is what one read found.
+type readBatch struct {
+	items []*item
+	after readerState
+}
+
+// reader reads a lane's rows in commit-safe order. One goroutine, owned by the session, runs it.
+type reader struct {
+	db     *sql.DB
+	lane   int
+	router *router
+	gens   generations
+	gaps   gapTracker
+	sum    uint64 // of the uuid of the server that the session began on
+	time   Timing
+	wake   <-chan struct{}
+
+	conn      *sql.Conn
+	lastEvent event.ID // of row gaps.read, as it was read; zero when this session has not read it
+	limit     int
+	hotWas    string
+	nextCheck time.Time
+	nextSweep time.Time
+	stats     *laneStats
+}
+
+func serverSum(uuid string) uint64 { return uint64(crc32.ChecksumIEEE([]byte(uuid))) }
+
+// run reads until ctx ends, or until the database turns out to have gone back. Outages are waited out.
+func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
+	defer r.disconnect()
+	pause, failures := r.time.PollMin, 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		b, more, err := r.step(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			r.disconnect()
+			if errors.Is(err, errWentBack) || fault.Is(err, fault.Fatal) || mysqldb.Classify(err) == fault.Fatal {
+				return err
+			}
+			failures++
+			r.stats.failed(laneError(err, r.lane, "read rows"))
+			if !sleep(ctx, backoff(failures, r.time.RetryMin, r.time.RetryMax)) {
+				return nil
+			}
+			continue
+		}
+		if failures > 0 {
+			failures = 0
+			r.stats.failed(nil)
+		}
+		if b != nil {
+			select {
+			case out <- b:
+			case <-ctx.Done():
+				return nil
+			}
+			if len(b.items) > 0 {
+				pause = r.time.PollMin
+			}
+		}
+		if more {
+			continue
+		}
+		// At least pollMin lies between two reads; a wake cuts any longer pause.
+		if !sleep(ctx, r.time.PollMin-time.Since(began)) {
+			return nil
+		}
+		t := time.NewTimer(max(0, pause-r.time.PollMin))
+		select {
+		case <-t.C:
+			pause = min(2*pause, r.time.PollMax)
+		case <-r.wake:
+			pause = r.time.PollMin
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+	return nil
+}
+
+// sleep waits; it returns false when ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func backoff(failures int, lo, hi time.Duration) time.Duration {
+	d := lo
+	for i := 1; i < failures && d < hi; i++ {
+		d *= 2
+	}
+	return min(d, hi)
+}
+
+// step looks after gaps when it is time to, and reads once. more says that there was more to read.
+func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) {
+	if r.conn == nil {
+		if err := r.connect(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	if now := time.Now(); !now.Before(r.nextSweep) {
+		if err := r.sweepCold(ctx); err != nil {
+			return nil, false, err
+		}
+		r.nextSweep = time.Now().Add(r.time.Sweep)
+	}
+	if now := time.Now(); !now.Before(r.nextCheck) {
+		if suspects := r.gaps.suspects(now, suspectsMax); len(suspects) > 0 {
+			if err := r.lookUncommitted(ctx, suspects); err != nil {
+				return nil, false, err
+			}
+		}
+		r.nextCheck = now.Add(r.time.GapCheck)
+	}
+	items, more, err := r.read(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	b = r.batch(items)
+	return b, more, nil
+}
+
+// batch is nil when nothing was read and nothing is known that was not known before.
+func (r *reader) batch(items []*item) *readBatch {
+	hot := r.gaps.hotRanges()
+	hotText := string(appendRanges(nil, hot))
+	cold := r.gaps.cold.takeDirty()
+	r.stats.gaps(countIDs(hot), r.gaps.cold.count())
+	if len(items) == 0 && cold == nil && hotText == r.hotWas {
+		return nil
+	}
+	r.hotWas = hotText
+	return &readBatch{items: items, after: readerState{cursor: r.gaps.read, hot: hot, cold: cold}}
+}
+
+// connect opens a connection of the reader's own and makes sure that the database still has what was read.
+func (r *reader) connect(ctx context.Context) (err error) {
+	conn, err := r.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			conn.Close()
+		}
+	}()
+	var uuid string
+	var maxID uint64
+	err = conn.QueryRowContext(ctx, "SELECT @@server_uuid, (SELECT COALESCE(MAX(id), 0) FROM "+LaneTable(r.lane)+") /*"+pad+"*/").Scan(&uuid, &maxID)
+	if err != nil {
+		return err
+	}
+	if serverSum(uuid) != r.sum {
+		return fmt.Errorf("%w: server_uuid is %s now", errWentBack, uuid)
+	}
+	if r.lastEvent != (event.ID{}) {
+		var id []byte
+		err := conn.QueryRowContext(ctx, "SELECT event_id FROM "+LaneTable(r.lane)+" WHERE id = ?", r.gaps.read).Scan(&id)
+		switch {
+		case errors.Is(err, sql.ErrNoRows) || err == nil && string(id) != string(r.lastEvent[:]):
+			return fmt.Errorf("%w: row %d of %s, read before, is not there (the greatest id is %d)", errWentBack, r.gaps.read, LaneTable(r.lane), maxID)
+		case err != nil:
+			return err
+		}
+	}
+	r.conn = conn
+	return nil
+}
+
+// pad makes the first statement of a connection long: the driver then keeps a large buffer, and reads its answers with
+// fewer system calls.
+var pad = func() string {
+	b := make([]byte, 200<<10)
+	for i := range b {
+		b[i] = ' '
+	}
+	return string(b)
+}()
+
+// disconnect closes the connection rather than giving it back: a transaction may be open on it.
+func (r *reader) disconnect() {
+	if r.conn != nil {
+		r.conn.Raw(func(any) error { return driver.ErrBadConn })
+		r.conn.Close()
+		r.conn = nil
+	}
+}
+
+// read is one read: the rows after the greatest id read, and those that fill hot gaps, in one read view.
+func (r *reader) read(ctx context.Context) (items []*item, more bool, err error) {
+	gaps := r.gaps.hotRanges()
+	if r.limit == 0 {
+		r.limit = batchRows
+	}
+	if len(gaps) <= hotTermsMax {
+		return r.readOnce(ctx, [][]idRange{gaps})
+	}
+	// Too many gaps for one statement: several in one snapshot, gaps first, so that the view is one still.
+	if _, err := r.conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"); err != nil {
+		return nil, false, err
+	}
+	if _, err := r.conn.ExecContext(ctx, "START TRANSACTION WITH CONSISTENT SNAPSHOT"); err != nil {
+		return nil, false, err
+	}
+	var parts [][]idRange
+	for len(gaps) > hotTermsMax {
+		parts = append(parts, gaps[:hotTermsMax])
+		gaps = gaps[hotTermsMax:]
+	}
+	items, more, err = r.readOnce(ctx, append(parts, gaps))
+	if err != nil {
+		return nil, false, err
+	}
+	_, err = r.conn.ExecContext(ctx, "COMMIT")
+	if err != nil { // what was read stays read; the next step connects anew
+		r.disconnect()
+	}
+	return items, more, nil
+}
+
+// readOnce reads the gaps of each part, and with the last part the rows after the greatest id read.
+func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item, more bool, err error) {
+	var ids []uint64
+	var last event.ID
+	var a arena
+	var row laneRow
+	size, cut := int64(0), false
+	for i, gaps := range parts {
+		statement := readSQL(r.lane, r.gaps.read, gaps, r.limit)
+		if i < len(parts)-1 {
+			statement = readIDsSQL(r.lane, gaps, r.limit)
+		}
+		n := 0
+		err := query(ctx, r.conn, statement, rowColumnCount, func(v []driver.Value) (bool, error) {
+			sum, err := scanRow(v, &row, &a)
+			if err != nil {
+				return false, err
+			}
+			if sum != r.sum {
+				return false, fmt.Errorf("%w: rows come from another server", errWentBack)
+			}
+			it := r.router.item(&row, r.gens, &a)
+			items = append(items, it)
+			ids = append(ids, row.id)
+			last = it.eventID
+			size += it.bytes
+			n++
+			cut = n == r.limit || size >= batchBytes
+			return !cut, nil
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		if cut {
+			break
+		}
+	}
+	upto := ^uint64(0)
+	if cut {
+		upto = ids[len(ids)-1]
+	}
+	before := r.gaps.read
+	r.gaps.observe(ids, upto, time.Now())
+	if r.gaps.read > before {
+		r.lastEvent = last
+	}
+	if len(ids) > 0 {
+		// Closing a cut result reads it to its end: ask for no more than will be used.
+		r.limit = min(batchRows, max(16, int(batchBytes/(size/int64(len(ids))))+1))
+	}
+	return items, cut, nil
+}
+
+// lookUncommitted looks for old gaps among the rows of open transactions.
+func (r *reader) lookUncommitted(ctx context.Context, suspects []idRange) error {
+	if _, err := r.conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
+		return err
+	}
+	found, upto, err := r.find(ctx, suspects)
+	if err != nil {
+		return err
+	}
+	r.gaps.uncommitted(suspects, found, upto)
+	return nil
+}
+
+// find returns which ids of the ranges have rows, sorted, and the greatest id that it can vouch for.
+func (r *reader) find(ctx context.Context, ranges []idRange) (found []uint64, upto uint64, err error) {
+	err = query(ctx, r.conn, findIDsSQL(r.lane, ranges, foundMax), 2, func(v []driver.Value) (bool, error) {
+		var s valueScanner
+		found = append(found, s.uint(v[0]))
+		return true, s.err
+	})
+	upto = ^uint64(0)
+	if len(found) == foundMax {
+		upto = found[len(found)-1]
+	}
+	return found, upto, err
+}
+
+// sweepCold looks for committed rows in the cold gaps. What it finds is hot again.
+func (r *reader) sweepCold(ctx context.Context) error {
+	cold := slices.Clone(r.gaps.cold.ranges)
+	for len(cold) > 0 {
+		n := min(len(cold), sweepTerms)
+		found, _, err := r.find(ctx, cold[:n])
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			r.gaps.swept(found, time.Now())
+		}
+		cold = cold[n:]
+	}
+	return nil
+}

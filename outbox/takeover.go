@@ -1,0 +1,204 @@
+package outbox
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
+)
+
+// takeOver reads the lane's state, the topic's tail and the rows of the same ids, and makes the flow and the reader of
+// this ownership. The owner epoch was raised before, so that no earlier owner saves anything from here on.
+func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
+	o := s.relay.o
+	state, uuid, err := loadLane(ctx, o.DB, s.lane)
+	if err != nil {
+		return nil, nil, laneError(err, s.lane, "load its state")
+	}
+	s.router = newRouter(o.Config, o.Layout, s.lane)
+	for _, p := range slices.SortedFunc(maps.Keys(state.parked), comparePartitions) {
+		s.router.add(p)
+	}
+	entries, err := s.scanTail(ctx, state)
+	if err != nil {
+		return nil, nil, err
+	}
+	stored, err := s.storedIDs(ctx, entries)
+	if err != nil {
+		return nil, nil, laneError(err, s.lane, "look up the rows of the topic's tail")
+	}
+	rule := judgeTail(entries, stored, state, uuid)
+	if rule.newGeneration || state.serverUUID == "" {
+		if err := s.beginGeneration(ctx, state, uuid, rule); err != nil {
+			return nil, nil, err
+		}
+	}
+	if _, err := o.DB.ExecContext(ctx, startLaneSQL, s.lane, s.held.Epoch()); err != nil {
+		return nil, nil, laneError(err, s.lane, "note that it runs")
+	}
+	s.log.Info("lane taken over", "owner_epoch", s.held.Epoch(), "cursor", state.cursor, "generation", state.generations.last(),
+		"gaps_hot", countIDs(state.hot), "gaps_cold", countIDs(state.cold), "tail", len(entries), "in_topic_already", len(rule.skip))
+
+	s.gens = state.generations
+	r := &reader{db: o.DB, lane: s.lane, router: s.router, gens: state.generations, sum: serverSum(uuid),
+		time: o.Timing, wake: s.relay.wakes[s.lane], stats: s.stats, hotWas: string(appendRanges(nil, state.hot))}
+	r.gaps = gapTracker{read: state.cursor, margin: o.Timing.GapMargin}
+	now := time.Now()
+	for _, h := range state.hot {
+		r.gaps.hot = append(r.gaps.hot, hotRange{idRange: h, since: now})
+	}
+	for _, c := range state.cold {
+		r.gaps.cold.idSet.add(c, nil)
+	}
+	return r, newFlow(s.router.names, state, rule.skip, o.flow), nil
+}
+
+// scanTail reads each partition from the offset that the lane recorded, and returns the records of this lane.
+func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, error) {
+	from, index := map[event.Partition]int64{}, map[event.Partition]int{}
+	for i, p := range s.router.names[:s.router.routed] {
+		from[p], index[p] = max(0, state.offsets[p]), i
+	}
+	var entries []tailEntry
+	err := s.writer.Tail(ctx, from, func(p event.Partition, offset int64, rec *event.Record) {
+		pos, eventID, ok := identify(rec)
+		if !ok || pos.Lane != s.lane {
+			return
+		}
+		entries = append(entries, tailEntry{ID: pos.ID, Generation: pos.Generation, EventID: eventID, Part: index[p],
+			Offset: offset, Record: event.Record{Key: slices.Clone(rec.Key), Headers: cloneHeaders(rec.Headers)}})
+	})
+	if err != nil {
+		class := fault.ClassOf(err)
+		if class == fault.Unknown {
+			class = fault.Transient
+		}
+		return nil, &fault.Error{Code: codeTailScanFailed, Class: class, Err: err,
+			What: fmt.Sprintf("outbox lane %02d: cannot read the tail of its topics: %v", s.lane, err),
+			Why:  "without it events might be published twice, so nothing is published",
+			Do:   "see whether all partitions have a leader that is up"}
+	}
+	return entries, nil
+}
+
+func cloneHeaders(headers []event.Header) []event.Header {
+	list := slices.Clone(headers)
+	for i := range list {
+		list[i].Value = slices.Clone(list[i].Value)
+	}
+	return list
+}
+
+// identify reads what the tail scan needs of a record; ok is false for a record that no relay wrote.
+func identify(rec *event.Record) (pos event.OutboxPosition, id event.ID, ok bool) {
+	found := 0
+	for _, h := range rec.Headers {
+		switch h.Key {
+		case "ce_id":
+			var err error
+			if id, err = event.ParseID(string(h.Value)); err != nil {
+				return pos, id, false
+			}
+			found++
+		case "ce_outbox":
+			if pos, ok = parseOutbox(h.Value); !ok {
+				return pos, id, false
+			}
+			found++
+		}
+	}
+	return pos, id, found == 2
+}
+
+// storedIDs are the event ids of the rows that the tail names, as the database has them.
+func (s *session) storedIDs(ctx context.Context, entries []tailEntry) (map[uint64]event.ID, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	ids := make([]uint64, len(entries))
+	for i, e := range entries {
+		ids[i] = e.ID
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	conn, err := s.relay.o.DB.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stored := make(map[uint64]event.ID, len(ids))
+	for chunk := range slices.Chunk(ids, hotTermsMax) {
+		ranges := make([]idRange, len(chunk))
+		for i, id := range chunk {
+			ranges[i] = idRange{id, id}
+		}
+		err := query(ctx, conn, findIDsSQL(s.lane, ranges, len(chunk)), 2, func(v []driver.Value) (bool, error) {
+			var sc valueScanner
+			id, raw := sc.uint(v[0]), sc.bytes(v[1])
+			var eventID event.ID
+			copy(eventID[:], raw)
+			stored[id] = eventID
+			return true, sc.err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return stored, nil
+}
+
+// beginGeneration stores the server's uuid, and with it a new generation where the rule demands one; it lists what was
+// lost.
+func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid string, rule tailRule) error {
+	gens := state.generations
+	if rule.newGeneration {
+		var err error
+		if gens, err = gens.begin(state.cursor+1, rule.tailGeneration); err != nil {
+			return &fault.Error{Code: codeGenerations, Class: fault.Fatal, Err: err,
+				What: fmt.Sprintf("outbox lane %02d: %v", s.lane, err),
+				Why:  "automatic versions have no room for another one",
+				Do:   "move this line's tables to a version column of the service's own"}
+		}
+		s.log.Warn("a new generation begins: every event after the cursor is published under greater versions",
+			"generation", gens.last(), "from", state.cursor+1, "why", rule.why, "lost_commits", len(rule.lost))
+		for _, e := range rule.lost {
+			if err := s.listLost(ctx, e); err != nil {
+				return laneError(err, s.lane, "list an event that the database lost")
+			}
+		}
+	}
+	res, err := s.relay.o.DB.ExecContext(ctx, beginGenerationSQL, gens.String(), s.lane, s.held.Epoch(), uuid)
+	if err := oneRow(res, err); err != nil {
+		return laneError(err, s.lane, "begin a generation")
+	}
+	state.generations, state.serverUUID = gens, uuid
+	return nil
+}
+
+// listLost keeps an event that was published although a failover or a restore lost its transaction.
+func (s *session) listLost(ctx context.Context, e tailEntry) error {
+	p := s.router.names[e.Part]
+	var view event.View
+	rec := e.Record
+	rec.Value = []byte{} // the body stays in the topic
+	if err := event.ParseView(rec, &view); err != nil {
+		s.log.Warn("an event in the topic whose transaction is lost cannot be read", "partition", partitionName(p), "offset", e.Offset, "err", err)
+		return nil
+	}
+	s.log.Warn("an event in the topic has lost its transaction", "partition", partitionName(p), "offset", e.Offset,
+		"id", e.EventID, "table", string(view.Table), "tenant", string(view.Tenant), "entity", string(view.EntityID))
+	detail := fmt.Sprintf("%s partition %d offset %d holds the event; its transaction was lost by a failover or restore", p.Topic, p.Number, e.Offset)
+	_, err := s.relay.o.DB.ExecContext(ctx, lostSQL(s.lane), e.Generation, e.ID, detail, e.EventID[:], view.Table, view.Tenant,
+		view.EntityID, int(view.Op), view.Version, view.Time, []byte{})
+	if mysqldb.Classify(err) == fault.Data {
+		s.log.Warn("an event that has lost its transaction cannot be listed", "err", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+
+	"github.com/slotline/slotline/event"
+)
+
+// Writer is what the relay needs of Kafka: one producer per lane and owner epoch. It is idempotent, waits for all
+// in-sync replicas, and keeps the order of Produce within each partition: after a record that fails, no later one that
+// was handed over before the failure was answered succeeds.
+type Writer interface {
+	// Produce hands records over. It does not wait for answers, and does not fail: each record is answered exactly
+	// once by Answers, per partition in the order of Produce. A broker that does not answer is waited for without end.
+	Produce(outs []*Out)
+	// Ready has a value when there are answers.
+	Ready() <-chan struct{}
+	// Answers appends the answers since the last call to dst.
+	Answers(dst []Answer) []Answer
+	// Tail calls each for every committed record from given offsets on, to the partitions' ends as they are at the time
+	// of the call, in order per partition. An offset below the log's start counts as the start, and so does one above
+	// its end: that topic was made anew. The record is valid during the call only.
+	Tail(ctx context.Context, from map[event.Partition]int64, each func(p event.Partition, offset int64, rec *event.Record)) error
+	// Ends are the offsets after the last record of each partition; partitions that do not answer are missing.
+	Ends(ctx context.Context, parts []event.Partition) (map[event.Partition]int64, error)
+	// Close drops what is not answered and closes the connections at once: from then on nothing more is sent.
+	Close()
+}
+
+// Out is one record on its way to Kafka.
+type Out struct {
+	Partition event.Partition
+	Record    event.Record
+	item      *item
+}
+
+// Answer says what became of a record.
+type Answer struct {
+	Out    *Out
+	Offset int64 // valid if Err is nil
+	Err    error // ErrRecordTooLarge if the record, or the batch it was sent in, is larger than the topic takes
+}
+
+// ErrRecordTooLarge is wrapped by a Writer around the broker's MESSAGE_TOO_LARGE.
+var ErrRecordTooLarge = errors.New("record too large")
+
+// Refusal is a partition that does not take this lane's records at present. Its ids are parked: stored, and published
+// in order when it takes records again.
+type Refusal struct {
+	Partition event.Partition
+	Parked    uint64
+	Err       error
+}

@@ -1,0 +1,113 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/outbox"
+)
+
+// admissionAge is how long the state of the lanes is believed: a limit of minutes needs no fresher one, and the query
+// is then too seldom to be noticed.
+const admissionAge = 250 * time.Millisecond
+
+// admission is the lanes' state as last read.
+type admission struct {
+	mu     sync.Mutex
+	asking bool
+	at     time.Time
+	behind []error // by lane; nil where events are taken
+	loaded []bool  // lanes that hold unpublished rows
+}
+
+// refresh reads the lanes' state when it is too old. One caller reads, on its own connection; others meanwhile go by
+// what is known.
+func (p *Producer) refresh(ctx context.Context, q outbox.Querier) error {
+	a := &p.admission
+	now := p.now()
+	a.mu.Lock()
+	if a.asking || !a.at.IsZero() && now.Sub(a.at) < admissionAge {
+		a.mu.Unlock()
+		return nil
+	}
+	a.asking = true
+	a.mu.Unlock()
+
+	lanes, err := outbox.Backlogs(ctx, q, p.cfg.Outbox.Lanes)
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asking = false
+	if err != nil {
+		err = mysqldb.Wrap(err, codeAdmission, "cannot read the state of the outbox")
+		if fault.Is(err, fault.Fatal) {
+			return err
+		}
+		return nil // an outage shows in the transaction itself
+	}
+	a.at = now
+	a.behind, a.loaded = make([]error, len(lanes)), make([]bool, len(lanes))
+	for i, b := range lanes {
+		a.behind[i], a.loaded[i] = p.judge(b), b.OldestAge > 0 || b.Events() > 0
+	}
+	return nil
+}
+
+// judge says why a lane takes no events; nil if it does.
+func (p *Producer) judge(b outbox.Backlog) error {
+	o := &p.cfg.Outbox
+	var what string
+	switch {
+	case b.OldestAge > o.BacklogAgeMax:
+		what = fmt.Sprintf("its oldest unpublished event is %v old, outbox.backlog_age_max is %v",
+			b.OldestAge.Round(time.Second), o.BacklogAgeMax)
+	case b.Events() > o.BacklogEventsMax && b.OldestAge > 0:
+		what = fmt.Sprintf("about %d events are unpublished, outbox.backlog_events_max is %d", b.Events(), o.BacklogEventsMax)
+	default:
+		return nil
+	}
+	do := "see whether Kafka takes events: slotline status"
+	if b.Owner == "" {
+		do = "start a relay, nobody owns the lane: slotline relay"
+	}
+	if b.HaltedAt != nil {
+		do = "the relay halted the lane: slotline status says why"
+	}
+	return &fault.Error{Code: codeBacklogged, Class: fault.Transient, Err: ErrBacklogged,
+		What: fmt.Sprintf("outbox lane %02d is backlogged: %s", b.Lane, what),
+		Why:  "nothing was written by this call; what is in the outbox is safe",
+		Do:   do}
+}
+
+// admit says whether a lane takes events now.
+func (p *Producer) admit(lane int) error {
+	a := &p.admission
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if lane < len(a.behind) {
+		return a.behind[lane]
+	}
+	return nil
+}
+
+// admitAny refuses when every lane that holds unpublished events is behind: then it is the relay or Kafka, not one
+// lane, and a transaction need not be begun.
+func (p *Producer) admitAny() error {
+	a := &p.admission
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var first error
+	for lane, err := range a.behind {
+		if err == nil && a.loaded[lane] {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}

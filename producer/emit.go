@@ -1,0 +1,104 @@
+package producer
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// Transaction is an open transaction: the *Tx of Run, or the caller's own *sql.Tx, *sqlx.Tx, sqlc's DBTX or gorm's
+// tx.Statement.ConnPool. What is not a transaction (*sql.DB, *sql.Conn) is refused with ErrNotInTransaction. The caller's own
+// must be of the database that holds the outbox.
+type Transaction interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// Emit writes events into the transaction. In Run's Tx they are buffered, and written by one INSERT per lane just
+// before COMMIT. In a transaction of the caller's own they are inserted at once: write, and so lock, the entity's row
+// first; the INSERT changes what LAST_INSERT_ID() says on that connection; and there is no wake, so that a relay finds
+// the events at its next poll.
+//
+// Either all events are taken or, with an error, none: then roll back.
+func (p *Producer) Emit(ctx context.Context, tx Transaction, events ...Event) error {
+	own, buffered := tx.(*Tx)
+	if buffered && (own == nil || own.ended) {
+		return notInTransaction("the transaction of Run has ended", "emit inside the function that Run calls, and do not keep its tx")
+	}
+	if !buffered {
+		if err := checkTransaction(tx); err != nil {
+			return err
+		}
+	}
+	now := p.now()
+	list := make([]event.Event, len(events))
+	for i := range events {
+		if err := p.check(ctx, &events[i], now); err != nil {
+			return err
+		}
+		list[i] = events[i].e
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if !buffered {
+		if q, ok := tx.(outbox.Querier); ok {
+			if err := p.refresh(ctx, q); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range list {
+		if err := p.admit(partitioner.Lane(list[i].Tenant, p.cfg.Outbox.Lanes)); err != nil {
+			return err
+		}
+	}
+	if buffered {
+		return own.buffer(ctx, list)
+	}
+	_, err := p.insert(ctx, tx, list)
+	return err
+}
+
+// checkTransaction refuses what would write outside a transaction.
+func checkTransaction(tx Transaction) error {
+	switch tx := tx.(type) {
+	case nil:
+		return notInTransaction("the transaction is nil", "pass the transaction that writes the entity")
+	case *sql.Tx:
+		if tx == nil {
+			return notInTransaction("the transaction is nil", "pass the transaction that writes the entity")
+		}
+		return nil
+	case interface {
+		Commit() error
+		Rollback() error
+	}:
+		return nil // sqlx, gorm, and wrappers of either
+	case *sql.DB:
+		return notInTransaction("a *sql.DB is not a transaction", "begin one, db.BeginTx, or use Run")
+	case *sql.Conn:
+		return notInTransaction("a *sql.Conn does not say whether a transaction is open on it", "begin one with conn.BeginTx, and pass that")
+	}
+	return notInTransaction(fmt.Sprintf("a %T has no Commit and Rollback, so it is not a transaction", tx),
+		"pass the *sql.Tx, or what the library gives inside its transaction (gorm: tx.Statement.ConnPool)")
+}
+
+// insert runs the INSERTs and returns the lanes that they wrote to.
+func (p *Producer) insert(ctx context.Context, tx Transaction, list []event.Event) (lanes []int, err error) {
+	for _, in := range outbox.Inserts(list, p.cfg.Outbox.Lanes) {
+		if _, err := tx.ExecContext(ctx, in.SQL); err != nil {
+			if errors.Is(err, sql.ErrTxDone) {
+				return nil, notInTransaction("the transaction has been committed or rolled back already", "emit before the commit")
+			}
+			return nil, mysqldb.Wrap(err, codeInsert, "cannot write "+outbox.LaneTable(in.Lane))
+		}
+		lanes = append(lanes, in.Lane)
+	}
+	return lanes, nil
+}
