@@ -60,7 +60,7 @@ var keys = []keySpec{
 	{path: "line", kind: scalar, required: true, example: "line: flights",
 		meaning: "Name of the line: it names topics, consumer groups and state rows, and never changes. A letter a-z, then at most 31 of a-z 0-9 _ -"},
 
-	{path: "kafka", kind: section, required: true, meaning: "The Kafka cluster and the line's topic"},
+	{path: "kafka", kind: section, required: true, example: "kafka: { brokers: [kafka1:9092] }", meaning: "The Kafka cluster and the line's topic"},
 	{path: "kafka.brokers", kind: listOf, required: true, example: "brokers: [kafka1:9092]",
 		meaning: "Brokers to begin with, host:port each"},
 	{path: "kafka.topic", kind: scalar, def: "<line>.events", meaning: "Topic of all tables that name none of their own"},
@@ -87,7 +87,7 @@ var keys = []keySpec{
 		meaning: "Its placed slots, numbered from 100000 and never reused, and the shard of each. One is dedicated; several spread its rows by each table's spread column"},
 
 	{path: "shards", kind: names, required: true, example: `shards: { s1: { dsn: "mysql://slotline:${S1_PASSWORD}@db1/flights_s1", slots: 0-1023 } }`,
-		meaning: "The shards: one MySQL database each, several may share a server"},
+		meaning: "One MySQL database each; several may share a server"},
 	{path: "shards.<shard>", kind: section, meaning: "One shard"},
 	{path: "shards.<shard>.dsn", kind: address, required: true, example: `dsn: "mysql://slotline:${S1_PASSWORD}@db1/flights_s1"`,
 		meaning: "Its database"},
@@ -119,7 +119,7 @@ var keys = []keySpec{
 		later:   "old months are dropped only behind a verified archive, which comes in a later release",
 		meaning: "How long month tables are kept"},
 
-	{path: "outbox", kind: section, required: true, meaning: "The service's own database, where events are appended"},
+	{path: "outbox", kind: section, required: true, example: `outbox: { dsn: "mysql://app:${OUTBOX_PASSWORD}@db0/flights" }`, meaning: "The service's own database, where events are appended"},
 	{path: "outbox.dsn", kind: address, required: true, example: `dsn: "mysql://app:${OUTBOX_PASSWORD}@db0/flights"`, meaning: "Its database"},
 	{path: "outbox.lanes", kind: count, def: "4", min: 1, max: 64,
 		meaning: "Append-only tables, each with one writer to Kafka. Fixed for the life of the database"},

@@ -77,7 +77,7 @@ func (l loader) placed(e *entry) (placed []partitioner.PlacedSlot, ok bool) {
 	for i := 0; i+1 < len(e.node.Content); i += 2 {
 		slots, shard := e.node.Content[i], e.node.Content[i+1]
 		if slots.Kind != yaml.ScalarNode || shard.Kind != yaml.ScalarNode || shard.Tag == "!!null" {
-			l.add(codeValue, e.example, []*yaml.Node{slots}, "%s holds %s: %s; here stand slots and their shard", e.path, kindWord(slots), kindWord(shard))
+			l.add(codeValue, e.example, []*yaml.Node{slots}, "%s: here stand slots and, for each, the name of one shard", e.path)
 			ok = false
 			continue
 		}
@@ -125,13 +125,15 @@ func (l loader) layoutProblems(root *entry, problems partitioner.Problems) {
 			default:
 				of = root.get("shards")
 			}
-			at = append(at, of.at())
+			if n := of.at(); n != nil { // nil: a default that the file does not hold
+				at = append(at, n)
+			}
 			if p.Write != "" {
 				write = of.name + ": " + p.Write
 			}
 		}
 		if len(at) == 0 {
-			at = append(at, e.get("tenants").at())
+			at = append(at, root.get("shards").at())
 		}
 		l.add(codeLayout, write, at, "%s", p.What)
 	}

@@ -139,7 +139,9 @@ func (l loader) number(e *entry) int64 {
 	}
 	n, wrong, write := e.read(e.node.Value)
 	if wrong != "" {
-		if write == "" {
+		if guess := e.node.Value + strings.TrimLeft(e.def, "0123456789_"); e.fits(guess) {
+			write = guess // the unit that the default has
+		} else if !e.fits(write) {
 			write = e.def
 		}
 		l.wrong(codeValue, e, wrong, write)

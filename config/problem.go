@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -43,7 +44,7 @@ type report struct {
 }
 
 type located struct {
-	line int
+	line, column int
 	*fault.Error
 }
 
@@ -68,6 +69,9 @@ func (r *report) add(code, write string, nodes []*yaml.Node, format string, args
 		lines = append(lines, lineOf(n))
 	}
 	r.addLines(code, write, lines, "", fmt.Sprintf(format, args...))
+	if last := nodes[len(nodes)-1]; last != nil {
+		r.problems[len(r.problems)-1].column = last.Column
+	}
 }
 
 func (r *report) addLines(code, write string, lines []int, why, what string) {
@@ -76,7 +80,7 @@ func (r *report) addLines(code, write string, lines []int, why, what string) {
 	if why != "" {
 		text += "\n" + why
 	}
-	r.problems = append(r.problems, located{line, &fault.Error{Code: code, Class: fault.Usage,
+	r.problems = append(r.problems, located{line, 0, &fault.Error{Code: code, Class: fault.Usage,
 		What: fmt.Sprintf("%s:%d: %s", r.file, line, what), Why: text, Write: write}})
 }
 
@@ -98,7 +102,7 @@ func (r *report) err() error {
 	if len(r.problems) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.problems, func(a, b located) int { return a.line - b.line })
+	slices.SortStableFunc(r.problems, func(a, b located) int { return cmp.Or(a.line-b.line, a.column-b.column) })
 	ps := make(Problems, 0, min(len(r.problems), problemsMax+1))
 	for i, p := range r.problems {
 		if i == problemsMax {

@@ -147,6 +147,12 @@ func (s *keySpec) read(text string) (n int64, wrong, write string) {
 	panic("config: " + s.path + " is not a number")
 }
 
+// fits says whether a text is a good value.
+func (s *keySpec) fits(text string) bool {
+	n, wrong, _ := s.read(text)
+	return wrong == "" && s.min <= n && n <= s.max
+}
+
 // format writes what read reads.
 func (s *keySpec) format(n int64) string {
 	switch s.kind {

@@ -22,7 +22,6 @@ func (l loader) tables(e *entry) []*event.Table {
 			tables = append(tables, t)
 		}
 	}
-	l.tableNames(e, tables)
 	return tables
 }
 
@@ -62,7 +61,7 @@ func (l loader) table(e *entry) *event.Table {
 func (l loader) column(e *entry) event.Column {
 	c := event.Column{Name: e.key.Value, Source: l.at(e.key)}
 	if !e.present() {
-		return c
+		return c // reported
 	}
 	var err error
 	if c.Type, c.Nullable, err = event.ParseType(e.node.Value); err != nil {
@@ -73,7 +72,10 @@ func (l loader) column(e *entry) event.Column {
 		if write != "" && !strings.Contains(write, " ") {
 			write = e.key.Value + ": " + yamlScalar(write)
 		}
-		l.add(code, write, []*yaml.Node{e.key}, "table %s, column %s: %s", e.parent.parent.key.Value, e.key.Value, what)
+		if strings.HasSuffix(strings.TrimSuffix(e.key.Value, "?"), ")") {
+			what, write = "inside { } a type with a comma must stand in double quotes", `total: "decimal(12,2)"`
+		}
+		l.add(code, write, []*yaml.Node{e.key}, "table %s, column %s: %s", e.parent.parent.key.Value, quoteKey(e.key.Value), what)
 	}
 	return c
 }
@@ -102,10 +104,10 @@ func (l loader) columnIndex(e *entry, node *yaml.Node, t *event.Table) int {
 			columns[i] = c.Name
 		}
 		write := nearest(node.Value, columns)
-		if write != "" {
-			write = e.name + ": " + write
+		if write == "" {
+			write = "one of " + strings.Join(columns[:min(len(columns), 16)], ", ")
 		}
-		l.add(codeColumn, write, []*yaml.Node{node}, "table %s has no column %s, which its %s names", t.Name, quoteKey(node.Value), e.name)
+		l.add(codeColumn, write, []*yaml.Node{node}, "table %s, %s: there is no column %s", t.Name, e.name, quoteKey(node.Value))
 	}
 	return i
 }
@@ -185,32 +187,5 @@ func (l loader) tableProblems(e *entry, err error) {
 			at = at.get(part)
 		}
 		l.addLines(p.Code, p.Write, []int{lineOf(at.at())}, p.Why, "table "+p.Table+": "+p.What)
-	}
-}
-
-// tableNames refuses names that two tables, or their month tables and views, would share.
-func (l loader) tableNames(e *entry, tables []*event.Table) {
-	owner := map[string]string{} // lower case: MySQL may fold names
-	for _, t := range tables {
-		at := e.get(t.Name).at()
-		if other, taken := owner[strings.ToLower(t.Name)]; taken {
-			l.add(codeName, "", []*yaml.Node{e.get(other).at(), at}, "tables %s and %s differ in case alone, which MySQL may not tell apart", other, t.Name)
-		}
-		owner[strings.ToLower(t.Name)] = t.Name
-	}
-	for _, t := range tables {
-		base, tail := t.Name, ""
-		if i := strings.LastIndexByte(t.Name, '_'); i > 0 {
-			base, tail = t.Name[:i], t.Name[i+1:]
-		}
-		other, found := owner[strings.ToLower(base)]
-		if !found || other == t.Name {
-			continue
-		}
-		isMonth := len(tail) == 6 && strings.Trim(tail, "0123456789") == ""
-		if isMonth || strings.EqualFold(tail, "now") {
-			l.add(codeName, "another name", []*yaml.Node{e.get(other).at(), e.get(t.Name).at()},
-				"table %s has a name that table %s needs for its month tables and views", t.Name, other)
-		}
 	}
 }

@@ -109,29 +109,45 @@ func addSyntax(r *report, err error) {
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		what = m[2]
 		if n, err := strconv.Atoi(m[1]); err == nil {
-			line = min(n, len(r.lines))
+			line = n
 		}
 	}
+	// The parser counts lines from 0 here, and gives the line where the map or list began; elsewhere from 1.
+	unclosed := strings.HasPrefix(what, "did not find expected")
+	if unclosed && line > 1 || unclosed && strings.Contains(err.Error(), "line 1:") {
+		line++
+	}
+	line = min(line, len(r.lines))
 	for i, text := range r.lines {
-		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
-		if strings.Contains(indent, "\t") {
+		if indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]; strings.Contains(indent, "\t") {
 			r.addLines(codeSyntax, "spaces", []int{i + 1}, "", "the line is indented with a tab, which YAML does not allow")
+			return
+		}
+		if unclosed && unquotedVariable.MatchString(text) {
+			r.addLines(codeSyntax, `dsn: "mysql://user:${PASSWORD}@host/database"`, []int{i + 1}, "",
+				"inside { } a value that holds ${…} must stand in double quotes")
+			return
+		}
+		if unclosed && unquotedNullable.MatchString(text) {
+			r.addLines(codeSyntax, `"int32?", or one column per line`, []int{i + 1}, "",
+				"inside { } a type that ends in ? must stand in double quotes")
 			return
 		}
 	}
 	why := ""
 	switch {
-	case strings.Contains(r.lines[line-1], "${") && unquotedVariable.MatchString(r.lines[line-1]):
-		why = "inside { } a value that holds ${…} must stand in double quotes"
 	case strings.Contains(what, "mapping values are not allowed"):
 		why = "the line is indented differently from those above, or holds a value with \": \" that must stand in quotes"
-	case strings.Contains(what, "did not find expected"), strings.Contains(what, "end of stream"):
-		why = "here or above it a quote, [ or { is not closed, or a line is indented differently from its neighbours"
+	case unclosed, strings.Contains(what, "end of stream"):
+		why = "from here on a quote, [ or { is not closed, or a line is indented differently from its neighbours"
 	}
 	r.addLines(codeSyntax, "", []int{line}, why, "not YAML: "+what)
 }
 
-var unquotedVariable = regexp.MustCompile(`\{[^"']*:\s*[^"'\s,}]*\$\{`)
+var (
+	unquotedVariable = regexp.MustCompile(`\{[^"']*:\s*[^"'\s,}]*\$\{`)
+	unquotedNullable = regexp.MustCompile(`:\s*[a-z0-9()]+\?\s*[,}]`)
+)
 
 // plainYAML refuses what would make one line of the file mean something that stands elsewhere.
 func plainYAML(r *report, n *yaml.Node) bool {
@@ -251,7 +267,9 @@ func checkKids(r *report, e *entry) {
 		n := e.keyNode.kid(key.Value)
 		switch {
 		case n == nil:
-			unknownKey(r, e, key)
+			if meant := unknownKey(r, e, key); meant != "" && seen[meant] == nil {
+				seen[meant] = key // not missing, but misspelt
+			}
 		case n.later != "" && n.kind != choice:
 			r.add(codeLater, "nothing: leave "+join(e.path, key.Value)+" out", []*yaml.Node{key}, "%s: %s", join(e.path, key.Value), n.later)
 		default:
@@ -266,7 +284,8 @@ func checkKids(r *report, e *entry) {
 			if at == nil {
 				at = e.node
 			}
-			r.add(codeMissing, n.example, []*yaml.Node{at}, "%s is missing: %s", join(e.path, n.name), lowerFirst(n.meaning))
+			what, _, _ := strings.Cut(lowerFirst(n.meaning), ". ")
+			r.add(codeMissing, n.example, []*yaml.Node{at}, "%s is missing (%s)", join(e.path, n.name), what)
 		}
 	}
 }
@@ -278,44 +297,44 @@ func inside(e *entry) string {
 	return e.path
 }
 
-func unknownKey(r *report, e *entry, key *yaml.Node) {
+// unknownKey reports a key and returns the one that was probably meant; "" if none is near.
+func unknownKey(r *report, e *entry, key *yaml.Node) (meant string) {
 	if key.Value == "<<" {
 		r.add(codeUnknownKey, "the keys themselves", []*yaml.Node{key}, "<<: merge keys are not read")
-		return
+		return ""
 	}
 	var here []string
 	for _, n := range e.keyNode.kids {
 		here = append(here, n.name)
 	}
-	write, hint := nearest(key.Value, here), ""
-	if write == "" || slices.ContainsFunc(e.node.Content, func(n *yaml.Node) bool { return n.Value == write }) {
-		write = ""
-		if at := elsewhere(key.Value); at != "" {
-			hint = "; it belongs into " + at
+	hint := ""
+	meant = nearest(key.Value, here)
+	if meant == "" || slices.ContainsFunc(e.node.Content, func(n *yaml.Node) bool { return n.Value == meant }) {
+		meant = ""
+		if places := elsewhere(key.Value); len(places) > 0 {
+			hint = "; it belongs into " + orList(places)
 		} else {
 			hint = "; " + inside(e) + " has " + strings.Join(here, ", ")
 		}
 	}
+	write := meant
 	if slotKey.MatchString(key.Value) && slices.Contains(here, "slots") {
 		write, hint = "slots: [0-255, "+key.Value+"]", ": inside { } a comma ends a value"
 	}
 	r.add(codeUnknownKey, write, []*yaml.Node{key}, "%s is not a key%s", quoteKey(join(e.path, key.Value)), hint)
+	return meant
 }
 
 var slotKey = regexp.MustCompile(`^[0-9]+(-[0-9]+)?$`)
 
-// elsewhere is the one place of the file that has a key of this name; "" if there is none or several.
-func elsewhere(name string) string {
-	at := ""
+// elsewhere lists where else the file has a key of this name.
+func elsewhere(name string) (places []string) {
 	for _, k := range keys {
-		if above, last := cutLast(k.path); last == name && above != "" {
-			if at != "" {
-				return ""
-			}
-			at = above
+		if above, last := cutLast(k.path); last == name && above != "" && k.later == "" {
+			places = append(places, above)
 		}
 	}
-	return at
+	return places
 }
 
 func cutLast(path string) (above, last string) {
