@@ -26,7 +26,7 @@ type Config struct {
 type Kafka struct {
 	Brokers     []string
 	Topic       string // default <line>.events
-	Partitions  int
+	Partitions  int    // of each topic of events
 	Replication int
 	Compression string // none | lz4 | zstd
 }
@@ -44,9 +44,9 @@ type Months struct {
 type Outbox struct {
 	DSN              DSN
 	Lanes            int
-	BacklogAgeMax    time.Duration
-	BacklogEventsMax int64
-	EventBytesMax    int64
+	BacklogAgeMax    time.Duration // past either, Emit returns ErrBacklogged
+	BacklogEventsMax int64         // per lane
+	EventBytesMax    int64         // one event's body; past it Emit returns ErrTooLarge
 	PurgeRows        int64         // ids per outbox partition
 	LeaseTime        time.Duration // outbox.lease_time, default 5s: how long a dead relay or OLAP owner is waited for
 }
@@ -66,7 +66,7 @@ type MySQLSink struct {
 
 type ClickHouseSink struct {
 	DSN        DSN
-	Groups     int
+	Groups     int // 1 to Kafka.Partitions
 	BatchRows  int
 	BatchBytes int64
 	BatchAge   time.Duration
@@ -75,14 +75,14 @@ type ClickHouseSink struct {
 type DeadLetters struct {
 	Topic         string
 	Retention     time.Duration
-	HaltPerMinute int
+	HaltPerMinute int // past it the partition halts
 }
 
 type Limits struct {
-	MemoryBytesMax int64
+	MemoryBytesMax int64 // of one process
 	DrainTimeout   time.Duration
 }
 
 type HTTP struct {
-	Listen string
+	Listen string // host:port of /metrics, /healthz and /readyz
 }
