@@ -9,24 +9,21 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// Setup is what a case needs of a fresh state.
+// Setup is a line: what the factory made its databases for.
 type Setup struct {
-	// Config has everything but addresses: line, topic, tables, months, layout, shard names (s1, s2) and limits are
-	// filled in; the factory adds what its engine needs (DSNs) to this copy.
-	Config *config.Config
-	// Layout is the layout of Config with its partitions.
-	Layout *partitioner.Layout
+	Config *config.Config      // parsed from YAML, with the factory's addresses
+	Layout *partitioner.Layout // that of Config, with its partitions
 }
 
-// Factory makes a fresh, empty state (databases with their tables, as `slotline apply` leaves them), and removes it by
-// t.Cleanup.
-type Factory func(t testing.TB, s Setup) Store
+// Factory makes a fresh, empty state (databases with their tables, as `slotline apply` leaves them) for the suite's
+// tables, and removes it by t.Cleanup. It makes the Setup of YAML and its own addresses, by NewSetup.
+type Factory func(t testing.TB) (Store, Setup)
 
 // Store is the state of one sink, and how the suite reads it.
 type Store interface {
 	// Open makes a sink over this state, as one process does. It is called several times: the second sink is another
 	// owner. Sinks are closed by t.Cleanup. The sink must have SetLayout(*partitioner.Layout).
-	Open(t testing.TB, layout *partitioner.Layout) consumers.Sink
+	Open(t testing.TB) consumers.Sink
 	// Rows returns every row of a table, deleted ones too, in any order; where the engine keeps several versions of
 	// a row, the one that readers see.
 	Rows(t testing.TB, table *event.Table) []Row
@@ -43,13 +40,6 @@ type Row struct {
 // Run runs every case of the suite.
 func Run(t *testing.T, factory Factory) {
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
+		t.Run(c.name, func(t *testing.T) { c.run(newHarness(t, factory)) })
 	}
 }
-
-type testCase struct {
-	name string
-	run  func(t *testing.T, factory Factory)
-}
-
-var cases []testCase
