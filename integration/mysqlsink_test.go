@@ -16,6 +16,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/integration/harness"
+	"github.com/slotline/slotline/internal/progress"
 )
 
 // The newest version of an entity wins, in its shard and month table, whatever the order and however often it comes.
@@ -61,16 +62,102 @@ func TestMySQLSinkPlanIsDoneOnce(t *testing.T) {
 	for _, c := range changes {
 		t.Errorf("%s\n  %c %s  %s", c.Where, c.Sign, c.What, c.Note)
 	}
-	o := l.takeOver(s, 1)
-	l.applyBatch(o, l.batch(0, l.message(1, "notes", event.Upsert, 1, []event.Value{text(l.tenantIn(1, "s1")), text("n"), text("b")})))
-	for _, statement := range []string{"DROP TABLE slotline_progress, notes, places", "DROP TABLE items_202611"} {
+	o := l.takeOver(s, 0)
+	l.applyBatch(o, l.batch(0, l.message(0, "notes", event.Upsert, 1, []event.Value{text(l.tenantIn(0, "s1")), text("n"), text("b")})))
+	for _, statement := range []string{"DELETE FROM slotline_progress WHERE part=0", "DROP TABLE notes"} {
 		if _, err := l.dbs["s2"].Exec(statement); err != nil {
-			t.Log(err)
+			t.Fatal(err)
 		}
 	}
-	l.apply(l.sink("b"))
-	if r := l.progress("s2", 0); r.Next != 0 {
-		t.Errorf("partition 0 starts at %d in the new shard, wanted 0", r.Next)
+	if _, err := l.sink("b").TakeOver(t.Context(), []event.Partition{l.part(0)}); fault.CodeOf(err) != "SL6203" {
+		t.Errorf("take-over without a progress row: %v", err)
+	}
+	changes, err = s.Plan(t.Context())
+	if err != nil || len(changes) != 2 || !strings.Contains(changes[0].What, "slotline_progress (1 rows)") || changes[1].What != "notes" {
+		t.Fatalf("plan %+v, %v", changes, err)
+	}
+	l.apply(s)
+	if r := l.progress("s2", 0); r.Next != 1 || r.OwnerEpoch != 0 {
+		t.Errorf("the new shard's row is %+v, wanted the other shard's offset 1", r)
+	}
+}
+
+// Offsets that are lost for good are passed by accept-gap alone: it says who and why, fences what runs, ends the halt.
+func TestP8_MySQLSinkAcceptGap(t *testing.T) {
+	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	s := l.sink("a")
+	o := l.takeOver(s, 0)
+	halt := &fault.Error{Code: "SL2999", Class: fault.Fatal, What: "offsets are gone"}
+	if err := s.Halt(t.Context(), l.part(0), halt); err != nil {
+		t.Fatal(err)
+	}
+	for _, shard := range s.Progress(t.Context()) {
+		if shard.Err != nil || len(shard.Rows) == 0 || shard.Rows[0].HaltCode != "SL2999" || shard.Rows[0].HaltedAt.IsZero() {
+			t.Errorf("halted shard %+v", shard)
+		}
+	}
+	if _, err := l.dbs["s2"].Exec("UPDATE slotline_progress SET next_off=70 WHERE part=0"); err != nil {
+		t.Fatal(err)
+	}
+	gap := progress.Gap{Key: progress.Key{Partition: l.part(0)}, From: 0, To: 50, LeaderEpoch: 4, By: "ada", Reason: "disk lost"}
+	if err := s.AcceptGap(t.Context(), gap); err != nil {
+		t.Fatal(err)
+	}
+	if r := l.progress("s1", 0); r.Next != 50 || r.LeaderEpoch != 4 || !r.HaltedAt.IsZero() || r.OwnerEpoch != 2 {
+		t.Errorf("s1 %+v", r)
+	}
+	if r := l.progress("s2", 0); r.Next != 70 {
+		t.Errorf("s2, which had been past the gap, was set back: %+v", r)
+	}
+	gaps, err := progress.Gaps(t.Context(), l.dbs["s1"])
+	if err != nil || len(gaps) != 1 || gaps[0].By != "ada" || gaps[0].Reason != "disk lost" || gaps[0].From != 0 || gaps[0].To != 50 {
+		t.Errorf("gaps %+v, %v", gaps, err)
+	}
+	l.next[0] = 0
+	_, err = applyAll(t.Context(), o, l.batch(0, l.message(0, "items", event.Upsert, 1, item(l.tenantIn(0, "s1"), 1, "x"))))
+	if !fault.Is(err, fault.Fenced) {
+		t.Errorf("the owner from before the gap: %v", err)
+	}
+	if pos := l.takeOver(s, 0).Positions()[0]; pos.Next != 50 {
+		t.Errorf("after take-over %+v", pos)
+	}
+}
+
+// One partition whose row is locked by a paused writer does not keep others from being taken over.
+func TestP13_MySQLSinkTakeOversWhileOneIsLocked(t *testing.T) {
+	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	for _, shard := range []string{"s1", "s2"} {
+		zombie, err := l.dbs[shard].Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer zombie.Close()
+		for _, statement := range []string{"START TRANSACTION", "UPDATE slotline_progress SET owner='zombie' WHERE part=0"} {
+			if _, err := zombie.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := l.sink("a")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for n := range int32(4) {
+		wg.Go(func() {
+			if _, err := s.TakeOver(ctx, []event.Partition{l.part(n)}); err != nil {
+				t.Errorf("partition %d: %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	for n := range int32(4) {
+		shard := "s1"
+		if n > 1 {
+			shard = "s2"
+		}
+		if r := l.progress(shard, n); r.OwnerEpoch != 1 || r.Owner != "a" {
+			t.Errorf("partition %d: %+v", n, r)
+		}
 	}
 }
 

@@ -37,11 +37,15 @@ func (p *prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 		return p.rejected, nil
 	}
 	if p.buffer == nil {
-		return nil, errors.New("a batch that was applied already was applied again")
+		return nil, nil // applied already
 	}
 	tasks, err := o.tasks(ctx, p)
-	if err != nil || len(tasks) == 0 {
+	if err != nil {
 		return nil, err
+	}
+	if len(tasks) == 0 {
+		o.giveBuffer(p)
+		return nil, nil
 	}
 	if p.mixed {
 		// A row that belongs to several shards is committed in all or, if one refuses it, in none.
@@ -59,11 +63,11 @@ func (p *prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 	tasks[0].run(ctx)
 	wg.Wait()
 
-	rejected, err := o.outcome(tasks)
+	p.rejected, err = o.outcome(tasks)
 	if err == nil {
 		o.giveBuffer(p)
 	}
-	return rejected, err
+	return p.rejected, err
 }
 
 // task is one shard's part of a batch.

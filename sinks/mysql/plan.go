@@ -249,7 +249,7 @@ func nameRange(names []string) string {
 func (sc *scan) exec(what string, statements []string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, statement := range statements {
-			if _, err := sc.shard.control.ExecContext(ctx, statement); err != nil {
+			if _, err := sc.shard.alter.ExecContext(ctx, statement); err != nil {
 				return sc.failed(what, err)
 			}
 		}
@@ -262,10 +262,10 @@ func (sc *scan) exec(what string, statements []string) func(context.Context) err
 func (sc *scan) alter(what string, statements []string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, statement := range statements {
-			_, err := sc.shard.control.ExecContext(ctx, statement+", ALGORITHM=INSTANT")
+			_, err := sc.shard.alter.ExecContext(ctx, statement+", ALGORITHM=INSTANT")
 			switch mysqldb.Number(err) {
 			case 1845, 1846, 1221, 1064, 1235: // not INSTANT for this change, or by this server
-				_, err = sc.shard.control.ExecContext(ctx, statement)
+				_, err = sc.shard.alter.ExecContext(ctx, statement)
 			}
 			switch mysqldb.Number(err) {
 			case 1060, 1061: // the column, or the index, is there

@@ -81,7 +81,10 @@ func readSchema(ctx context.Context, q progress.Querier, only string) (map[strin
 		if err := rows.Scan(&table, &name, &nonUnique, &column); err != nil {
 			return nil, err
 		}
-		t := at(table)
+		t := tables[table]
+		if t == nil {
+			continue // made between the two queries: the caller did not see it, and makes it "if not exists"
+		}
 		if n := len(t.indexes); n == 0 || t.indexes[n-1].name != name {
 			t.indexes = append(t.indexes, physicalIndex{name: name, unique: nonUnique == 0})
 		}

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -15,16 +16,18 @@ import (
 	"github.com/slotline/slotline/internal/progress"
 )
 
-// shard is one MySQL database and the two pools that reach it.
+// shard is one MySQL database and the pools that reach it.
 type shard struct {
 	sink    *Sink
 	name    string
 	dsn     config.DSN
 	apply   *sql.DB // transactions of batches; several statements in one packet
-	control *sql.DB // take-over, progress, DDL: never behind a batch that waits for a lock
+	control *sql.DB // take-over, progress, new tables: never behind a batch that waits for a lock
+	alter   *sql.DB // of apply's plan alone: ALTER TABLE may take long
 
 	opened  sync.Mutex // held through open's I/O
 	engine  atomic.Pointer[engine]
+	taking  chan struct{} // holds a token while a row is taken over: one at a time has the two control connections
 	catalog catalog
 }
 
@@ -45,27 +48,30 @@ const (
 	// packetSpareBytes are left of max_allowed_packet for what stands around a single row: names of up to 4096 columns
 	// are the one thing that may be longer, and those are counted apart.
 	packetSpareBytes = 4 << 10
-	// ddlTimeout is how long adding a column may take where it cannot be INSTANT.
-	ddlTimeout = time.Hour
+	// alterTimeout is how long adding a column may take where it cannot be INSTANT.
+	alterTimeout = time.Hour
 )
 
 func newShard(s *Sink, c config.Shard) (*shard, error) {
-	sh := &shard{sink: s, name: c.Name, dsn: c.DSN}
-	var err error
-	sh.apply, err = mysqldb.Open(c.DSN, mysqldb.Options{MultiStatements: true, MaxConns: max(1, s.connections-controlConnections)})
-	if err != nil {
-		return nil, err
+	sh := &shard{sink: s, name: c.Name, dsn: c.DSN, taking: make(chan struct{}, 1)}
+	for _, pool := range []struct {
+		db      **sql.DB
+		options mysqldb.Options
+	}{
+		{&sh.apply, mysqldb.Options{MultiStatements: true, MaxConns: max(1, s.connections-controlConnections)}},
+		{&sh.control, mysqldb.Options{MaxConns: controlConnections}},
+		{&sh.alter, mysqldb.Options{MaxConns: 1, ReadTimeout: alterTimeout}},
+	} {
+		var err error
+		if *pool.db, err = mysqldb.Open(c.DSN, pool.options); err != nil {
+			return nil, err
+		}
 	}
-	sh.control, err = mysqldb.Open(c.DSN, mysqldb.Options{MaxConns: controlConnections, ReadTimeout: ddlTimeout})
-	return sh, err
+	return sh, nil
 }
 
 func (sh *shard) close() error {
-	err := sh.apply.Close()
-	if err2 := sh.control.Close(); err == nil {
-		err = err2
-	}
-	return err
+	return errors.Join(sh.apply.Close(), sh.control.Close(), sh.alter.Close())
 }
 
 // where names the shard in errors: "mysql/s2".

@@ -72,6 +72,12 @@ func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, 
 	if _, err := sh.open(ctx); err != nil {
 		return progress.Row{}, err
 	}
+	select {
+	case sh.taking <- struct{}{}:
+	case <-ctx.Done():
+		return progress.Row{}, sh.wrap(ctx.Err())
+	}
+	defer func() { <-sh.taking }()
 	conn, err := sh.control.Conn(ctx)
 	if err != nil {
 		return progress.Row{}, sh.wrap(err)
