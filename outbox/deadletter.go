@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -43,4 +44,37 @@ func (f *flood) add(n int, now time.Time) bool {
 	}
 	f.within += n
 	return f.max > 0 && f.within > f.max
+}
+
+// DeadLetter is a row that the relay could not publish, or an event that a failover lost.
+type DeadLetter struct {
+	Lane       int
+	Generation int64
+	ID         uint64 // outbox id
+	Reason     string // one of the Reasons above
+	Detail     string
+	At         time.Time
+	Table      string
+	Tenant     string
+	EntityID   string
+	Payload    []byte
+}
+
+// DeadLetters lists slotline_dead, oldest first. db is opened by internal/mysqldb.
+func DeadLetters(ctx context.Context, db Querier) ([]DeadLetter, error) {
+	rows, err := db.QueryContext(ctx, "SELECT lane, generation, id, reason, detail, dead_at, tbl, tenant, entity_id, payload"+
+		" FROM slotline_dead ORDER BY dead_at, lane, id")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []DeadLetter
+	for rows.Next() {
+		var d DeadLetter
+		if err := rows.Scan(&d.Lane, &d.Generation, &d.ID, &d.Reason, &d.Detail, &d.At, &d.Table, &d.Tenant, &d.EntityID, &d.Payload); err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, rows.Err()
 }

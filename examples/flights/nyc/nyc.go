@@ -120,7 +120,7 @@ type Row struct {
 
 // Columns is the columns block of slotline.yaml that Row fits.
 const Columns = `{ carrier: string(2), flight_id: uint64, sched_dep: datetime, origin: string(3), dest: string(3),
-               status: string(10), cancelled: bool, dep_delay: int32?, arr_delay: int32?, distance: int32 }`
+               status: string(10), cancelled: bool, dep_delay: "int32?", arr_delay: "int32?", distance: int32 }`
 
 // Airport is a row of the broadcast table airports.
 type Airport struct {

@@ -1,0 +1,368 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/internal/line"
+)
+
+// usageError is a wrong flag or argument: exit status 2.
+type usageError struct{ error }
+
+// options are the flags that every command has.
+type options struct {
+	file      string
+	output    string
+	yes       bool
+	logFormat string
+}
+
+func (o *options) logger() *slog.Logger {
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}
+
+func (o *options) open() (*line.Line, error) { return line.Open(o.file, o.logger()) }
+
+func rootCommand() *cobra.Command {
+	o := &options{}
+	root := &cobra.Command{
+		Use:   "slotline",
+		Short: "An event-sourced write pipeline: outbox, Kafka, MySQL shards, ClickHouse",
+		Long: `slotline carries events from an outbox table through Kafka to the MySQL shard and month table that own them,
+and to ClickHouse. Start with: slotline init, slotline apply --dry-run, slotline apply, slotline run.
+
+Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run), 4 something is halted.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if o.output != "table" && o.output != "json" && o.output != "yaml" {
+				return usageError{fmt.Errorf("-o %s: write table, json or yaml", o.output)}
+			}
+			if o.logFormat != "text" && o.logFormat != "json" {
+				return usageError{fmt.Errorf("--log-format %s: write text or json", o.logFormat)}
+			}
+			return nil
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringVarP(&o.file, "config", "c", "slotline.yaml", "the line's configuration `file`")
+	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask")
+	flags.StringVar(&o.logFormat, "log-format", "text", "log lines on stderr: text or json")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(initCommand(o), applyCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
+		routeCommand(o), dlqCommand(o), versionCommand(o))
+	for _, cmd := range root.Commands() {
+		wrapArgs(cmd)
+	}
+	return root
+}
+
+// wrapArgs makes a wrong number of arguments a usage error, for cmd and all below it.
+func wrapArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError{fmt.Errorf("%w\n  usage: %s", err, cmd.UseLine())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+func initCommand(o *options) *cobra.Command {
+	var example bool
+	cmd := &cobra.Command{
+		Use: "init", Args: cobra.NoArgs, Short: "Write a commented slotline.yaml (asks nothing)",
+		RunE: func(*cobra.Command, []string) error {
+			text := config.Example()
+			if example {
+				text = config.ExampleFull()
+			}
+			f, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+			if errors.Is(err, os.ErrExist) {
+				return usageError{fmt.Errorf("%s is there already; nothing was written\n  do: name another file with -c, or remove it", o.file)}
+			}
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(f, text); err != nil {
+				f.Close()
+				return err
+			}
+			if err := f.Close(); err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "wrote %s; next: slotline apply --dry-run\n", o.file)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&example, "example", false, "write the full form, for the flights example")
+	return cmd
+}
+
+func applyCommand(o *options) *cobra.Command {
+	var dryRun, grants bool
+	cmd := &cobra.Command{
+		Use: "apply", Args: cobra.NoArgs, Short: "Create or check topics, tables and views; never drops or narrows",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if grants {
+				return l.WriteGrants(os.Stdout)
+			}
+			plan, err := l.Plan(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if dryRun {
+				if err := render(o.output, plan, plan.WriteText); err != nil {
+					return err
+				}
+				if plan.Differs() {
+					return exit(exitDifferences)
+				}
+				return nil
+			}
+			err = l.Apply(cmd.Context(), plan)
+			if werr := render(o.output, plan, plan.WriteText); err == nil {
+				err = werr
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done and change nothing; exit status 3 when there is something")
+	cmd.Flags().BoolVar(&grants, "grants", false, "print the GRANT statements that each MySQL account needs")
+	return cmd
+}
+
+// instanceHelp is the help of --instance.
+const instanceHelp = "`name` that is this process's alone and survives its restart, such as a pod's: its partitions then come back to it at once"
+
+func runCommand(o *options) *cobra.Command {
+	var instance string
+	cmd := &cobra.Command{
+		Use: "run", Args: cobra.NoArgs, Short: "Run the relay and all sinks in one process",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return work(cmd, o, func(l *line.Line) line.Parts {
+				return line.Parts{Relay: true, MySQL: true, ClickHouse: l.Config.Sinks.ClickHouse != nil, Instance: instance}
+			})
+		},
+	}
+	cmd.Flags().StringVar(&instance, "instance", "", instanceHelp)
+	return cmd
+}
+
+func relayCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "relay", Args: cobra.NoArgs, Short: "Publish the outbox to Kafka",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return work(cmd, o, func(*line.Line) line.Parts { return line.Parts{Relay: true} })
+		},
+	}
+}
+
+// work runs parts of a line until a signal; a second signal ends the process at once.
+func work(cmd *cobra.Command, o *options, parts func(*line.Line) line.Parts) error {
+	l, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	halted, err := l.Run(cmd.Context(), parts(l))
+	if err != nil {
+		return err
+	}
+	if halted {
+		return exit(exitHalted)
+	}
+	return nil
+}
+
+func sinkCommand(o *options) *cobra.Command {
+	var instance string
+	cmd := &cobra.Command{
+		Use: "sink mysql|clickhouse", Args: cobra.ExactArgs(1), Short: "Apply events to one sink",
+		ValidArgs: []string{"mysql", "clickhouse"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			parts := line.Parts{MySQL: args[0] == "mysql", ClickHouse: args[0] == "clickhouse", Instance: instance}
+			if !parts.MySQL && !parts.ClickHouse {
+				return usageError{fmt.Errorf("there is no sink %q: write mysql or clickhouse (doris comes with a later release)", args[0])}
+			}
+			return work(cmd, o, func(*line.Line) line.Parts { return parts })
+		},
+	}
+	cmd.Flags().StringVar(&instance, "instance", "", instanceHelp)
+	cmd.AddCommand(acceptGapCommand(o))
+	return cmd
+}
+
+func acceptGapCommand(o *options) *cobra.Command {
+	var gap line.Gap
+	cmd := &cobra.Command{
+		Use: "accept-gap", Args: cobra.NoArgs,
+		Short: "Go past offsets that are lost for good; records who and why",
+		Long: `A partition whose next offset is gone from Kafka halts: nothing is skipped on its own. When the events are lost
+for good (no archive, no outbox copy), this moves the sink to the log's start. It asks before it does, and writes who,
+when, why and which offsets into slotline_gap beside the progress. Restarting the sink is not needed.`,
+		Example: `  slotline sink accept-gap --sink mysql --partition 11 --why "topic was recreated, INC-1204"`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if gap.Why == "" {
+				return usageError{errors.New(`--why is needed: it is recorded with the gap, e.g. --why "topic recreated, INC-1204"`)}
+			}
+			if gap.Who == "" {
+				gap.Who = whoAmI()
+			}
+			lost, err := l.FindGap(cmd.Context(), gap)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(os.Stderr, lost)
+			if !o.yes && !confirm(cmd.InOrStdin(), "Accept that these are lost?") {
+				fmt.Fprintln(os.Stderr, "Nothing was changed.")
+				return exit(exitFailed)
+			}
+			return l.AcceptGap(cmd.Context(), lost)
+		},
+	}
+	cmd.Flags().StringVar(&gap.Sink, "sink", "mysql", "`name` of the sink: mysql or clickhouse")
+	cmd.Flags().StringVar(&gap.Topic, "topic", "", "`topic`; the line's when not given")
+	cmd.Flags().Int32Var(&gap.Partition, "partition", -1, "`number` of the halted partition")
+	cmd.Flags().StringVar(&gap.Why, "why", "", "`reason`, recorded")
+	cmd.Flags().StringVar(&gap.Who, "who", "", "`name` recorded; the login name when not given")
+	_ = cmd.MarkFlagRequired("partition")
+	return cmd
+}
+
+func whoAmI() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname()
+	return name + "@" + host
+}
+
+// confirm asks on stderr; anything but y or yes, and the end of input, is no.
+func confirm(in io.Reader, question string) bool {
+	fmt.Fprint(os.Stderr, question+" [y/N] ")
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}
+
+func statusCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Args: cobra.NoArgs, Short: "Every stage: lag, owner, what is halted and what to do",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			status, err := l.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := render(o.output, status, status.WriteText); err != nil {
+				return err
+			}
+			if len(status.Halted) > 0 {
+				return exit(exitHalted)
+			}
+			return nil
+		},
+	}
+}
+
+func routeCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "route TENANT", Args: cobra.ExactArgs(1),
+		Short: "Slot, partition, lane, shard and month tables of a tenant; no server needed",
+		RunE: func(_ *cobra.Command, args []string) error {
+			route, err := line.RouteOf(o.file, args[0])
+			if err != nil {
+				return err
+			}
+			return render(o.output, route, route.WriteText)
+		},
+	}
+}
+
+func dlqCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "dlq", Args: cobra.NoArgs, Short: "Dead letters of outbox and sinks",
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Args: cobra.NoArgs, Short: "Dead letters by reason",
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				l, err := o.open()
+				if err != nil {
+					return err
+				}
+				defer l.Close()
+				dead, err := l.DeadLetters(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return render(o.output, dead, dead.WriteText)
+			},
+		},
+		&cobra.Command{
+			Use: "show KEY", Args: cobra.ExactArgs(1), Short: "One dead letter whole: record, headers and reason",
+			RunE: func(cmd *cobra.Command, args []string) error {
+				l, err := o.open()
+				if err != nil {
+					return err
+				}
+				defer l.Close()
+				dead, err := l.DeadLetter(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				return render(o.output, dead, dead.WriteText)
+			},
+		})
+	return cmd
+}
+
+// version is set by the release build.
+var version = "devel"
+
+func versionCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Args: cobra.NoArgs, Short: "Print the version",
+		RunE: func(*cobra.Command, []string) error {
+			return render(o.output, map[string]string{"version": version}, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, "slotline", version)
+				return err
+			})
+		},
+	}
+}

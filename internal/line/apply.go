@@ -1,0 +1,241 @@
+package line
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/kafka"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/internal/plan"
+	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/mysql"
+	"github.com/slotline/slotline/sinks/olap/clickhouse"
+)
+
+// Plan is what apply would do, in the order in which it does it.
+type Plan struct {
+	Line        string       `json:"line"`
+	LayoutEpoch int64        `json:"layout_epoch"`
+	Slots       int          `json:"slots"`
+	Partitions  int          `json:"partitions"`
+	Lanes       int          `json:"lanes"`
+	Shards      int          `json:"shards"`
+	Sinks       []string     `json:"sinks"`
+	Changes     []PlanChange `json:"changes"`
+	Done        bool         `json:"done"` // the changes were made
+}
+
+// PlanChange is one line of a plan.
+type PlanChange struct {
+	Where string `json:"where"`
+	Sign  string `json:"sign"` // + create, ~ alter, ! note, x needs a decision
+	What  string `json:"what"`
+	Note  string `json:"note,omitempty"`
+
+	change plan.Change
+}
+
+// counts returns how many changes create, alter, and need a decision.
+func (p *Plan) counts() (create, alter, decide int) {
+	for _, c := range p.Changes {
+		switch c.change.Sign {
+		case plan.Create:
+			create++
+		case plan.Alter:
+			alter++
+		case plan.Decide:
+			decide++
+		}
+	}
+	return
+}
+
+// Differs says whether there is anything to do or to decide.
+func (p *Plan) Differs() bool {
+	create, alter, decide := p.counts()
+	return create+alter+decide > 0
+}
+
+// WriteText prints the plan for a person.
+func (p *Plan) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "%s: layout epoch %d, %d slots, %d partitions, %d lanes, %d shards, sinks %s\n", p.Line, p.LayoutEpoch,
+		p.Slots, p.Partitions, p.Lanes, p.Shards, strings.Join(p.Sinks, " "))
+	where := ""
+	for _, c := range p.Changes {
+		if c.Where != where {
+			where = c.Where
+			fmt.Fprintln(w, where)
+		}
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  %s %-30s %s", c.Sign, c.What, c.Note), " "))
+	}
+	create, alter, decide := p.counts()
+	switch {
+	case p.Done:
+		fmt.Fprintf(w, "Done: %d created, %d altered, %d need a decision.\n", create, alter, decide)
+	case create+alter+decide == 0:
+		fmt.Fprintln(w, "Plan: nothing to do. Nothing was changed.")
+	default:
+		fmt.Fprintf(w, "Plan: %d to create, %d to alter, %d need a decision. Nothing was changed.\n", create, alter, decide)
+	}
+	return nil
+}
+
+func (p *Plan) add(changes ...plan.Change) {
+	for _, c := range changes {
+		p.Changes = append(p.Changes, PlanChange{c.Where, string(c.Sign), c.What, c.Note, c})
+	}
+}
+
+// Apply makes the changes in order. It stops at the first that fails; applying again goes on from there. With a
+// decision pending it makes all changes that need none and then says so.
+func (l *Line) Apply(ctx context.Context, p *Plan) error {
+	for _, c := range p.Changes {
+		if err := c.change.Apply(ctx); err != nil {
+			return fmt.Errorf("%s, %s: %w", c.Where, c.What, err)
+		}
+	}
+	p.Done = true
+	if _, _, decide := p.counts(); decide > 0 {
+		return &fault.Error{Code: "SL9003", Class: fault.Unknown,
+			What: fmt.Sprintf("%s: %d things need a decision; all else was applied", l.Config.File, decide),
+			Do:   "see the lines that begin with x, mend them, and run slotline apply again"}
+	}
+	return nil
+}
+
+// targetLayout is the layout that apply makes for: the one in force, or for a new line the file's.
+func (l *Line) targetLayout(ctx context.Context) (layout *partitioner.Layout, isNew bool, err error) {
+	err = l.loadLayout(ctx)
+	if err == nil {
+		return l.layout, false, nil
+	}
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != codeNeverApplied {
+		return nil, false, err
+	}
+	spec, err := l.Config.Layout.WithPartitions(l.Config.Kafka.Partitions)
+	if err != nil {
+		return nil, false, err
+	}
+	layout, err = partitioner.New(spec)
+	return layout, true, err
+}
+
+// Plan asks every server what it lacks. It changes nothing.
+func (l *Line) Plan(ctx context.Context) (*Plan, error) {
+	layout, isNew, err := l.targetLayout(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Line: l.Config.Line, LayoutEpoch: layout.Epoch(), Slots: layout.Slots(), Partitions: layout.Partitions(),
+		Lanes: l.Config.Outbox.Lanes, Shards: len(l.Config.Shards), Sinks: []string{"mysql"}, Changes: []PlanChange{}}
+	cl, err := l.kafkaClient(ctx, "apply")
+	if err != nil {
+		return nil, err
+	}
+	l.onClose(cl.Close)
+	changes, err := kafka.Plan(ctx, cl, l.Config)
+	if err != nil {
+		return nil, err
+	}
+	p.add(changes...)
+
+	db, err := l.outboxDB()
+	if err != nil {
+		return nil, err
+	}
+	if changes, err = outbox.Plan(ctx, db, l.Config); err != nil {
+		return nil, err
+	}
+	p.add(changes...)
+
+	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: layout, Logger: l.Log})
+	if err != nil {
+		return nil, err
+	}
+	l.onClose(func() { _ = sink.Close() })
+	if changes, err = sink.Plan(ctx); err != nil {
+		return nil, err
+	}
+	p.add(changes...)
+
+	if l.Config.Sinks.ClickHouse != nil {
+		p.Sinks = append(p.Sinks, "clickhouse")
+		state, err := l.stateDB()
+		if err != nil {
+			return nil, err
+		}
+		olap, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: layout, State: state, Logger: l.Log})
+		if err != nil {
+			return nil, err
+		}
+		l.onClose(func() { _ = olap.Close() })
+		if changes, err = olap.Plan(ctx); err != nil {
+			return nil, err
+		}
+		p.add(changes...)
+	}
+
+	// The layout comes last, and in the outbox database last of all: what is stored there is what processes run from.
+	for i, shard := range l.Config.Shards {
+		shardDB, err := l.shardDB(i)
+		if err != nil {
+			return nil, err
+		}
+		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
+		if err := l.planLayout(ctx, p, shardDB, where, layout); err != nil {
+			return nil, err
+		}
+	}
+	if !isNew {
+		return p, nil
+	}
+	return p, l.planLayout(ctx, p, db, "outbox "+l.Config.Outbox.DSN.Place(), layout)
+}
+
+// planLayout adds the storing of the layout, where it is not stored yet.
+func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, where string, layout *partitioner.Layout) error {
+	stored, err := readLayout(ctx, db, where)
+	if err != nil {
+		return mysqldb.Wrap(err, "SL1807", where)
+	}
+	if stored != nil && stored.Digest() == layout.Digest() {
+		return nil
+	}
+	if stored != nil && stored.Epoch() >= layout.Epoch() {
+		return &fault.Error{Code: "SL1808", Class: fault.Usage,
+			What: fmt.Sprintf("%s holds another layout, of epoch %d; the outbox database's has epoch %d", where, stored.Epoch(), layout.Epoch()),
+			Why:  "the database belongs to another line, or to an earlier life of this one",
+			Do:   "give the line databases of its own; nothing was changed"}
+	}
+	p.add(plan.Change{Where: where, Sign: plan.Create, What: "slotline_layout", Note: fmt.Sprintf("epoch %d", layout.Epoch()),
+		Do: func(ctx context.Context) error { return writeLayout(ctx, db, layout) }})
+	return nil
+}
+
+// WriteGrants prints what each MySQL account needs, for a DBA to run.
+func (l *Line) WriteGrants(w io.Writer) error {
+	spec, err := l.Config.Layout.WithPartitions(l.Config.Kafka.Partitions)
+	if err != nil {
+		return err
+	}
+	layout, err := partitioner.New(spec)
+	if err != nil {
+		return err
+	}
+	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: layout, Logger: l.Log})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	for _, statement := range append(outbox.Grants(l.Config), sink.Grants()...) {
+		fmt.Fprintln(w, statement)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package line
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// layoutDDL is the table that holds applied layouts, in the outbox database and in each shard. One row per epoch; the
+// greatest is in force. apply alone writes it.
+const layoutDDL = "CREATE TABLE IF NOT EXISTS slotline_layout (\n" +
+	"  epoch BIGINT NOT NULL PRIMARY KEY,\n" +
+	"  digest CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n" +
+	"  body LONGTEXT NOT NULL,\n" +
+	"  applied_at DATETIME(6) NOT NULL\n" +
+	") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COMMENT='slotline layout format 1'"
+
+// codeNeverApplied is the one layout error that apply mends.
+const codeNeverApplied = "SL1804"
+
+// readLayout returns the layout in force in db, or nil where none was applied. where names the database for errors.
+func readLayout(ctx context.Context, db *sql.DB, where string) (*partitioner.Layout, error) {
+	var body, digest string
+	err := db.QueryRowContext(ctx,
+		"SELECT body, digest FROM slotline_layout ORDER BY epoch DESC LIMIT 1").Scan(&body, &digest)
+	var my *mysql.MySQLError
+	switch {
+	case errors.Is(err, sql.ErrNoRows), errors.As(err, &my) && my.Number == 1146:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	spec, err := partitioner.ParseSpec([]byte(body))
+	if err != nil {
+		return nil, &fault.Error{Code: "SL1801", Class: fault.Fatal, Err: err,
+			What: fmt.Sprintf("%s: the layout stored in slotline_layout cannot be read: %v", where, err),
+			Do:   "use the release of slotline that wrote it, or restore the row from another database of the line"}
+	}
+	l, err := partitioner.New(spec)
+	if err != nil {
+		return nil, &fault.Error{Code: "SL1802", Class: fault.Fatal, Err: err,
+			What: fmt.Sprintf("%s: the layout stored in slotline_layout is not valid: %v", where, err),
+			Do:   "restore the row from another database of the line"}
+	}
+	if l.Digest() != digest {
+		return nil, &fault.Error{Code: "SL1803", Class: fault.Fatal,
+			What: fmt.Sprintf("%s: the layout of epoch %d in slotline_layout was altered after it was applied", where, spec.Epoch),
+			Why:  "its digest is not that of its body; running on it could write rows to the wrong shard",
+			Do:   "restore the row from another database of the line"}
+	}
+	return l, nil
+}
+
+// writeLayout stores l as applied. Storing the same layout again changes nothing.
+func writeLayout(ctx context.Context, db *sql.DB, l *partitioner.Layout) error {
+	if _, err := db.ExecContext(ctx, layoutDDL); err != nil {
+		return err
+	}
+	_, err := db.ExecContext(ctx, "INSERT INTO slotline_layout (epoch, digest, body, applied_at) "+
+		"VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)", l.Epoch(), l.Digest(), l.Body())
+	return err
+}
+
+// agree compares the layout that the file describes with the one in force. A file says nothing of the slot→partition
+// map, so that is taken from applied. It returns the layout to run from.
+func agree(file string, spec partitioner.Spec, partitions int, applied *partitioner.Layout) (*partitioner.Layout, error) {
+	if applied == nil {
+		return nil, &fault.Error{Code: codeNeverApplied, Class: fault.Usage,
+			What: file + ": this line was never applied: no layout is stored in the outbox database",
+			Do:   "slotline apply --dry-run, then slotline apply"}
+	}
+	if partitions != applied.Partitions() {
+		return nil, &fault.Error{Code: "SL1805", Class: fault.Usage,
+			What: fmt.Sprintf("%s: kafka.partitions is %d, the applied layout epoch %d has %d", file, partitions, applied.Epoch(), applied.Partitions()),
+			Why:  "publishing by another partition count would send tenants where other processes do not look for them",
+			Do:   fmt.Sprintf("set kafka.partitions: %d; changing it on a running line comes with a later release", applied.Partitions())}
+	}
+	spec, err := spec.After(applied, partitions)
+	if err != nil {
+		return nil, err
+	}
+	want, err := partitioner.New(spec)
+	if err != nil {
+		return nil, err
+	}
+	if want.Digest() == applied.Digest() {
+		return applied, nil
+	}
+	e := &fault.Error{Code: "SL1806", Class: fault.Usage, Why: partitioner.Diff(applied, want).String(),
+		Do: "put the file back; changing the layout of a running line comes with a later release"}
+	if spec.Epoch == applied.Epoch() {
+		e.What = fmt.Sprintf("%s differs from the applied layout of the same epoch %d", file, applied.Epoch())
+	} else {
+		e.What = fmt.Sprintf("%s has layout epoch %d, the applied one is %d", file, spec.Epoch, applied.Epoch())
+	}
+	return nil, e
+}

@@ -1,0 +1,81 @@
+package line
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// TenantRoute is where a tenant's events and rows go.
+type TenantRoute struct {
+	Line        string      `json:"line"`
+	LayoutEpoch int64       `json:"layout_epoch"`
+	Tenant      string      `json:"tenant"`
+	Placement   string      `json:"placement"` // shared, dedicated, spread(n)
+	Lane        int         `json:"lane"`
+	Topic       string      `json:"topic"`
+	Places      []SlotPlace `json:"places"` // one, or one per placed slot in spread order
+	Tables      []string    `json:"tables"` // physical names; <yyyymm> stands for a month
+}
+
+// SlotPlace is where one slot lives.
+type SlotPlace struct {
+	Slot      partitioner.Slot `json:"slot"`
+	Partition int32            `json:"partition"`
+	Shard     string           `json:"shard"`
+	Database  string           `json:"database"`
+}
+
+// RouteOf answers from the file alone, by the slot→partition map that the first apply computes.
+func RouteOf(file, tenant string) (*TenantRoute, error) {
+	cfg, err := config.Load(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(tenant) == 0 || len(tenant) > 64 || strings.ContainsRune(tenant, 0) {
+		return nil, &fault.Error{Code: "SL9002", Class: fault.Usage,
+			What: fmt.Sprintf("tenant %q has %d bytes", tenant, len(tenant)),
+			Do:   "write a tenant of 1 to 64 bytes without NUL, as its column holds it; an integer in decimal"}
+	}
+	spec, err := cfg.Layout.WithPartitions(cfg.Kafka.Partitions)
+	if err != nil {
+		return nil, err
+	}
+	layout, err := partitioner.New(spec)
+	if err != nil {
+		return nil, err
+	}
+	r := &TenantRoute{Line: cfg.Line, LayoutEpoch: layout.Epoch(), Tenant: tenant,
+		Placement: layout.Placement(tenant).String(), Lane: partitioner.Lane(tenant, cfg.Outbox.Lanes), Topic: cfg.Kafka.Topic}
+	for _, route := range layout.Routes(tenant) {
+		name := layout.ShardName(route.Shard) // a layout orders shards by name, a file as it likes
+		shard := cfg.Shards[slices.IndexFunc(cfg.Shards, func(s config.Shard) bool { return s.Name == name })]
+		r.Places = append(r.Places, SlotPlace{route.Slot, route.Partition, shard.Name, shard.DSN.Redacted()})
+	}
+	for _, t := range cfg.Tables {
+		switch {
+		case t.Broadcast():
+		case t.Month >= 0:
+			r.Tables = append(r.Tables, t.Name+"_<yyyymm>")
+		default:
+			r.Tables = append(r.Tables, t.Name)
+		}
+	}
+	return r, nil
+}
+
+// WriteText prints the route for a person.
+func (r *TenantRoute) WriteText(w io.Writer) error {
+	fmt.Fprintf(w, "%s  layout epoch %d  tenant %s  %s\n", r.Line, r.LayoutEpoch, r.Tenant, r.Placement)
+	fmt.Fprintf(w, "lane   %02d  (slotline_outbox_%02d)\ntopic  %s\ntables %s\n", r.Lane, r.Lane, r.Topic, strings.Join(r.Tables, " "))
+	t := newTable(w, "SLOT", "PARTITION", "SHARD", "DATABASE")
+	for _, p := range r.Places {
+		t.row(fmt.Sprint(p.Slot), fmt.Sprint(p.Partition), p.Shard, p.Database)
+	}
+	return t.flush()
+}

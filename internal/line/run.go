@@ -1,0 +1,184 @@
+package line
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/slotline/slotline/consumers"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/outbox"
+	outboxkafka "github.com/slotline/slotline/outbox/kafka"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/mysql"
+	"github.com/slotline/slotline/sinks/olap/clickhouse"
+)
+
+// Parts are what one process runs of a line.
+type Parts struct {
+	Relay      bool
+	MySQL      bool
+	ClickHouse bool
+	// Instance is a name that is this process's alone and survives its restart, such as a pod's: its partitions then
+	// come back to it at once. Empty: other members take them over first.
+	Instance string
+}
+
+// names are the parts in the order in which they start.
+func (p Parts) names() (names []string) {
+	for _, part := range []struct {
+		name string
+		on   bool
+	}{{"relay", p.Relay}, {"mysql", p.MySQL}, {"clickhouse", p.ClickHouse}} {
+		if part.on {
+			names = append(names, part.name)
+		}
+	}
+	return names
+}
+
+// Run runs parts until ctx ends and each has drained, or until one of them cannot go on. halted says whether a
+// partition or lane is halted at the end; the log has said which, and why.
+func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
+	if parts.ClickHouse && l.Config.Sinks.ClickHouse == nil {
+		return false, &fault.Error{Code: "SL9004", Class: fault.Usage,
+			What: l.Config.File + " has no sinks.clickhouse", Write: `sinks: { clickhouse: { dsn: "clickhouse://user:${CH_PASSWORD}@host:9000/database" } }`}
+	}
+	if err := l.loadLayout(ctx); err != nil {
+		return false, err
+	}
+	names := parts.names()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	ready := newHealth(names...)
+	stopHTTP, err := l.serve(ctx, reg, ready)
+	if err != nil {
+		return false, err
+	}
+	defer stopHTTP()
+	context.AfterFunc(ctx, ready.drain)
+
+	w := &workers{Line: l, reg: reg, ready: ready, parts: parts, owner: lease.NewOwner(),
+		memoryBytes: l.Config.Limits.MemoryBytesMax / int64(len(names))}
+	backlogs := newBacklogCollector(l)
+	reg.MustRegister(backlogs)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	errs := make([]error, len(names))
+	for i, name := range names {
+		work := map[string]func(context.Context) error{"relay": w.relay, "mysql": w.mysql, "clickhouse": w.clickhouse}[name]
+		wg.Go(func() {
+			err := work(ctx)
+			if h := (*consumers.Halted)(nil); errors.As(err, &h) || errors.As(err, new(*haltedLanes)) {
+				l.Log.Error("halted at the end", "part", name, "why", err.Error())
+				errs[i] = err
+				return
+			}
+			if err != nil && ctx.Err() == nil {
+				cancel(err) // the others drain: a process without one of its parts would look well and not be
+			}
+			if err != nil && !errors.Is(err, context.Canceled) {
+				errs[i] = err
+			}
+		})
+	}
+	l.Log.Info("running", "line", l.Config.Line, "parts", fmt.Sprint(names), "layout_epoch", l.layout.Epoch())
+	wg.Wait()
+	l.Log.Info("drained", "line", l.Config.Line)
+	for _, err := range errs {
+		switch h := (*consumers.Halted)(nil); {
+		case errors.As(err, &h), errors.As(err, new(*haltedLanes)):
+			halted = true
+		case err != nil:
+			return halted, err
+		}
+	}
+	return halted, nil
+}
+
+// workers are the parts of one Run.
+type workers struct {
+	*Line
+	reg         *prometheus.Registry
+	ready       *health
+	parts       Parts
+	owner       string
+	memoryBytes int64 // the share of each part
+}
+
+// haltedLanes are the errors of lanes that halted.
+type haltedLanes struct{ error }
+
+func (h *haltedLanes) Unwrap() error { return h.error }
+
+func (w *workers) relay(ctx context.Context) error {
+	db, err := w.outboxDB()
+	if err != nil {
+		return err
+	}
+	r := outbox.New(outbox.Options{Config: w.Config, Layout: w.layout, DB: db, Logger: w.Log,
+		NewWriter: func(lane int) (outbox.Writer, error) { return outboxkafka.New(w.Config, lane, w.Log) }})
+	w.reg.MustRegister(laneCollector{r})
+	w.ready.ready("relay")
+	if err := r.Run(ctx); err != nil {
+		for _, lane := range r.Lanes() {
+			if lane.Halted != nil {
+				return &haltedLanes{err}
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+func (w *workers) mysql(ctx context.Context) error {
+	sink, err := mysql.New(mysql.Options{Config: w.Config, Layout: w.layout, Owner: w.owner, Logger: w.Log})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { _ = sink.Maintain(ctx) }) // says itself what it cannot do
+	return w.consume(ctx, sink, sink.SetLayout, "mysql")
+}
+
+func (w *workers) clickhouse(ctx context.Context) error {
+	state, err := w.stateDB()
+	if err != nil {
+		return err
+	}
+	sink, err := clickhouse.New(clickhouse.Options{Config: w.Config, Layout: w.layout, State: state, Owner: w.owner, Logger: w.Log})
+	if err != nil {
+		return err
+	}
+	defer sink.Close()
+	return w.consume(ctx, sink, sink.SetLayout, "clickhouse")
+}
+
+func (w *workers) consume(ctx context.Context, sink consumers.Sink, set func(*partitioner.Layout), part string) error {
+	return consumers.Run(ctx, consumers.Options{Config: w.Config, Sink: sink, Logger: w.Log, Registerer: w.reg,
+		MemoryBytesMax: w.memoryBytes, InstanceID: w.parts.Instance,
+		Ready: func() { w.ready.ready(part) },
+		Reload: func(ctx context.Context) error {
+			db, err := w.outboxDB()
+			if err != nil {
+				return err
+			}
+			layout, err := readLayout(ctx, db, "outbox "+w.Config.Outbox.DSN.Place())
+			if err == nil && layout != nil {
+				set(layout)
+			}
+			return err
+		}})
+}

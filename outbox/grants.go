@@ -1,0 +1,26 @@
+package outbox
+
+import (
+	"fmt"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/internal/mysqldb"
+)
+
+// privileges are what apply and the relay need of the outbox database; a service that only emits needs SELECT and INSERT.
+const privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX"
+
+// Grants are the statements that give the outbox's user what apply and the relay need, for a DBA to run.
+func Grants(cfg *config.Config) []string {
+	user := "the_user"
+	if a, err := cfg.Outbox.DSN.Resolve(); err == nil {
+		user = a.User
+	}
+	db := mysqldb.Ident(cfg.Outbox.DSN.Database())
+	return []string{
+		"-- outbox, " + cfg.Outbox.DSN.Place(),
+		fmt.Sprintf("GRANT %s ON %s.* TO `%s`@'%%';", privileges, db, user),
+		"-- a service that only emits needs less:",
+		fmt.Sprintf("-- GRANT SELECT, INSERT ON %s.* TO the service's user;", db),
+	}
+}
