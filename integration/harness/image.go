@@ -43,6 +43,26 @@ var images struct {
 	registry error
 }
 
+// Images finds or builds all images and returns them by the variable of the environment that would name each. What was
+// found is returned beside the errors of the others.
+func Images() (map[string]string, error) {
+	docker, err := docker()
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]string)
+	var errs []error
+	for _, s := range []imageSpec{kafkaImage, mysqlImage, clickhouseImage} {
+		ref, err := s.find(docker)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found[s.variable] = ref
+	}
+	return found, errors.Join(errs...)
+}
+
 type foundImage struct {
 	ref string
 	err error

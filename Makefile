@@ -1,0 +1,25 @@
+.PHONY: demo test soak bench lint rename
+
+# A year of flights through the whole line, on servers inside the process. KEEP=1 leaves it running.
+demo:
+	@cd embedded && go build -tags gms_pure_go -o ../bin/demo ./cmd/demo
+	@KEEP=$(KEEP) bin/demo
+
+# All tests, with all their set-up. SLOTLINE_INTEGRATION=off|auto|must; SETUP=0 installs nothing.
+test:
+	@scripts/test.sh
+
+# The whole-line tests on whole data sets; takes hours.
+soak:
+	@scripts/test.sh soak
+
+# Measures against bare loops and writes bench/out/latest.json. BENCH=name runs one.
+bench:
+	@cd bench && BENCH=$(BENCH) go run -tags gms_pure_go .
+
+lint:
+	@scripts/lint.sh
+
+# make rename MODULE=example.com/you/slotline
+rename:
+	@scripts/rename.sh $(MODULE)

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Changes the module path everywhere: go.mod files, imports, docs.
+#   rename.sh NEW/MODULE/PATH
+. "$(dirname "$0")/lib.sh"
+
+new=${1:-}
+[[ $new =~ ^[a-z0-9.-]+(/[A-Za-z0-9._~-]+)+$ ]] || { echo "rename: \"$new\" is not a module path; write: make rename MODULE=example.com/you/slotline" >&2; exit 2; }
+cd "$root"
+old=$(sed -n 's/^module //p' go.mod)
+[ "$old" != "$new" ] || { echo "the module path is $new already"; exit 0; }
+# Whole path elements only: a longer path that begins like it is another module. In a URL, too.
+pattern="(^|[^A-Za-z0-9._~/-]|https?://)$(sed 's/[.]/\\./g' <<<"$old")($|[^A-Za-z0-9_~-])"
+git ls-files -co --exclude-standard -z | xargs -0 grep -lIE --null -e "$pattern" -- | while IFS= read -r -d '' file; do
+	[ -L "$file" ] || sed -E -i -e "s#$pattern#\\1$new\\2#g" -e "s#$pattern#\\1$new\\2#g" "$file" # twice: neighbours share a separator
+done
+# The order of imports may have changed with the name.
+gofmt -w $(git ls-files -co --exclude-standard '*.go')
+for module in $(modules); do (cd "$module" && go build -tags $tags ./...); done
+echo "the module path is now $new (was $old); do: git diff, make test, commit"

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Runs all tests, after setting up what they need. The last line is the count over all modules.
+#   test.sh [soak]
+# SLOTLINE_INTEGRATION=off|auto|must   SETUP=0 installs and starts nothing   TESTFLAGS are added to go test
+. "$(dirname "$0")/lib.sh"
+
+what=${1:-test}
+mode=${SLOTLINE_INTEGRATION:-auto}
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+failed_runs=0
+
+# run MODULE PACKAGES FLAGS… runs tests of one module; a failure is counted, and the other modules still run.
+run() {
+	local module=$1 packages=$2; shift 2
+	say "go test ${module#"$root"/}: $packages"
+	# shellcheck disable=SC2086 # several flags
+	(cd "$module" && go run $gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$results/$((failed_runs + $(ls "$results" | wc -l))).json" -- \
+		-tags $tags "$@" ${TESTFLAGS:-} $packages) || failed_runs=$((failed_runs + 1))
+}
+
+setup() {
+	[ "$mode" != off ] || return 0
+	if [ -n "${SLOTLINE_TEST_KAFKA:-}" ] && [ -n "${SLOTLINE_TEST_MYSQL:-}" ] && [ -n "${SLOTLINE_TEST_CLICKHOUSE:-}" ] && ! docker info >/dev/null 2>&1; then
+		return 0 # tests that end a server of their own will say that they cannot
+	fi
+	say "servers for the tests"
+	"$root/integration/images/docker.sh" || return
+	local found
+	found=$(cd "$root/integration" && go run ./cmd/images) || return
+	eval "$found"
+}
+
+if ! setup; then
+	[ "$mode" != must ] || { echo "SLOTLINE_INTEGRATION=must, and the servers cannot be had (above)"; exit 1; }
+	echo "not all servers can be had (above): the tests that need them are skipped, and listed"
+fi
+
+if [ "$what" = soak ]; then
+	export SLOTLINE_SOAK=1
+	run "$root/integration" ./... -p 1 -count 1 -timeout 3h
+else
+	for module in $(modules); do
+		if [ "$module" = "$root/integration" ]; then continue; fi
+		run "$module" ./... -timeout 10m
+	done
+	# One package at a time: each starts servers of its own. Never from the cache: they are not among its inputs.
+	run "$root/integration" ./... -p 1 -count 1 -timeout 20m
+fi
+
+# A package that does not build, or dies, has no failed test to count: count the package.
+cat "$results"/*.json | awk '
+	!/"Action":"(pass|fail|skip)"/ { next }
+	{ match($0, /"Package":"[^"]*"/); package = substr($0, RSTART, RLENGTH) }
+	/"Test":"/ { if (/"Action":"pass"/) passed++; else if (/"Action":"skip"/) skipped++; else { failed++; named[package] = 1 } next }
+	/"Action":"fail"/ && !(package in named) { failed++ }
+	END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 }' || failed_runs=$((failed_runs + 1))
+[ "$failed_runs" = 0 ]
