@@ -29,9 +29,10 @@ type group struct {
 	name   string
 	revoke time.Duration // how long a revoked unit may take to finish what is in flight
 
-	mu    sync.Mutex
-	units map[event.Partition]*unit
-	last  map[event.Partition]<-chan struct{} // done of units that were lost and may still be ending
+	mu      sync.Mutex
+	leaving bool // Run is ending: what is halted stays on record for its result
+	units   map[event.Partition]*unit
+	last    map[event.Partition]<-chan struct{} // done of units that were lost and may still be ending
 }
 
 // runGroup joins the group and runs a unit for each assigned partition.
@@ -74,6 +75,9 @@ func (l *loop) runGroup(ctx context.Context) error {
 		l.opts.Ready()
 	}
 	<-ctx.Done()
+	g.mu.Lock()
+	g.leaving = true
+	g.mu.Unlock()
 	stopAll(g.all(), cfg.Limits.DrainTimeout)
 	leave()
 	serving.Wait()
@@ -160,6 +164,11 @@ func (g *group) lost(m map[string][]int32) {
 
 // forgetHalts: a partition that another process has is not halted here.
 func (g *group) forgetHalts(units []*unit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.leaving {
+		return
+	}
 	for _, u := range units {
 		for _, p := range u.parts {
 			g.loop.halts.clear(p)
