@@ -113,9 +113,10 @@ var p12 = map[string][]clause{
 	"JSON": {{column: "json",
 		takes: []taken{{`{}`, text(`{}`)}, {`[]`, text(`[]`)}, {`"null"`, text(`"null"`)}, {`true`, text(`true`)}, {`{"b":1,"a":[null,{"c":"d e"}]}`, text(`{"b":1,"a":[null,{"c":"d e"}]}`)},
 			{`18446744073709551615`, text(`18446744073709551615`)}, {`1.10`, text(`1.10`)}, {`{"":{"":0}}`, text(`{"":{"":0}}`)}, {`[{"a":1},{"a":1}]`, text(`[{"a":1},{"a":1}]`)},
-			{deep(JSONDepthMax), text(deep(JSONDepthMax))}},
+			{deep(JSONDepthMax), text(deep(JSONDepthMax))}, {manyKeys(100, "x"), text(manyKeys(100, "x"))}},
 		also: map[string]string{" [ 1 , 2 ] ": "[1,2]", "{\n\t\"a b\" : \" c \\\" : \" }": `{"a b":" c \" : "}`},
-		refuses: []refused{{"null", ReasonNull}, {`{"a":1,"a":1}`, ReasonDuplicate}, {`{"a":1,"\u0061":2}`, ReasonDuplicate}, {`[1e400]`, ReasonOutOfRange}, {"1" + strings.Repeat("0", 400), ReasonOutOfRange},
+		refuses: []refused{{"null", ReasonNull}, {`{"a":1,"a":1}`, ReasonDuplicate}, {`{"a":1,"\u0061":2}`, ReasonDuplicate}, {manyKeys(31, "k0"), ReasonDuplicate}, {manyKeys(32, "k31"), ReasonDuplicate},
+			{manyKeys(33, "k0"), ReasonDuplicate}, {manyKeys(100, "k99"), ReasonDuplicate}, {`[1e400]`, ReasonOutOfRange}, {"1" + strings.Repeat("0", 400), ReasonOutOfRange},
 			{deep(JSONDepthMax + 1), ReasonOutOfRange}, {`{"` + strings.Repeat("k", JSONKeyBytesMax+1) + `":1}`, ReasonTooLong}, {`["\ud800"]`, ReasonBadText}, {"[\"\xff\"]", ReasonBadText}, {`{"\udc00":1}`, ReasonBadText},
 			{`[1,]`, ReasonMalformed}, {`{"a":1,}`, ReasonMalformed}, {`{a:1}`, ReasonMalformed}, {`[01]`, ReasonMalformed}, {`[NaN]`, ReasonMalformed}, {`'a'`, ReasonMalformed}, {`[1 2]`, ReasonMalformed}, {`{"a" 1}`, ReasonMalformed}, {"[1", ReasonMalformed}},
 	}},
@@ -126,6 +127,15 @@ var p12 = map[string][]clause{
 		{column: "bytes(3)?", takes: []taken{{"null", Value{Null: true}}, {`""`, text("")}}},
 		{column: "datetime?", takes: []taken{{"null", Value{Null: true}}}, refuses: []refused{{`""`, ReasonWrongType}, {`"0000-00-00T00:00:00.000000Z"`, ReasonWrongType}}},
 	},
+}
+
+// manyKeys is an object of n keys and then one more.
+func manyKeys(n int, last string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"k%d":{},`[min(i, 1):], i)
+	}
+	return b.String() + `"` + last + `":0}`
 }
 
 var notIntegers = []refused{{"1.0", ReasonWrongType}, {"1e2", ReasonWrongType}, {"1E2", ReasonWrongType}, {"01", ReasonWrongType}, {"-0", ReasonWrongType}, {"00", ReasonWrongType},

@@ -233,6 +233,15 @@ func TestRecordAllocations(t *testing.T) {
 	}
 }
 
+func TestOutboxPositionText(t *testing.T) {
+	for want, o := range map[string]OutboxPosition{"1.00/42": {1, 0, 42}, "0.09/0": {0, 9, 0}, "16383.127/9223372036854775807": {16383, 127, 1<<63 - 1}} {
+		var back OutboxPosition
+		if got := o.String(); got != want || !parseOutbox([]byte(got), &back) || back != o {
+			t.Errorf("%+v is %s, which reads as %+v", o, got, back)
+		}
+	}
+}
+
 func TestNewID(t *testing.T) {
 	seen := map[ID]bool{}
 	for range 1000 {

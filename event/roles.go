@@ -3,7 +3,6 @@ package event
 import (
 	"bytes"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/slotline/slotline/partitioner"
 )
@@ -59,8 +58,6 @@ func checkText(what string, text []byte, bytesMax int) (reason, detail string) {
 		return ReasonEmpty, what + " has at least one byte"
 	case len(text) > bytesMax:
 		return ReasonTooLong, what + " has at most " + strconv.Itoa(bytesMax) + " bytes, this one " + strconv.Itoa(len(text))
-	case !utf8.Valid(text):
-		return ReasonBadText, "invalid UTF-8 in " + quoteBounded(text)
 	}
 	return "", ""
 }

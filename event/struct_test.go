@@ -218,21 +218,6 @@ func TestStructEventOwnsItsMemory(t *testing.T) {
 	}
 }
 
-func TestStructEventAllocations(t *testing.T) {
-	s, err := StructOf[flight](flights())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := aFlight()
-	if n := testing.AllocsPerRun(1000, func() {
-		if _, err := s.Event(&f, Upsert); err != nil {
-			t.Fatal(err)
-		}
-	}); n > 2 {
-		t.Errorf("%v allocations, wanted 2 (body; tenant, id and spread)", n)
-	}
-}
-
 // The mismatch of the surface document, word for word.
 func TestStructMismatchText(t *testing.T) {
 	type order struct {
@@ -315,6 +300,102 @@ func TestStructVersionRuleMustAgree(t *testing.T) {
 	}
 	table.Version = 1
 	if _, err := StructOf[row](table); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+type cell[F any] struct {
+	ID int64 `slotline:"id,id"`
+	V  F     `slotline:"v"`
+}
+
+// fits writes v into a column of the type, and compares the field; want "" is a type that Register must refuse.
+func fits[F any](t *testing.T, column string, v F, want string) {
+	t.Helper()
+	s, err := StructOf[cell[F]](oneColumn(column))
+	if (err == nil) != (want != "") {
+		t.Errorf("%T in %s: %v", v, column, err)
+	}
+	if err != nil {
+		return
+	}
+	if e, err := s.Event(&cell[F]{1, v}, Upsert); err != nil || string(e.Body) != field(want) {
+		t.Errorf("%T in %s: %s, %v", v, column, e.Body, err)
+	}
+}
+
+type status string
+
+func TestStructFieldTypes(t *testing.T) {
+	fits(t, "bool", true, "true")
+	fits(t, "bool", int8(1), "")
+	fits(t, "int32", int8(math.MinInt8), "-128")
+	fits(t, "int32", int16(math.MinInt16), "-32768")
+	fits(t, "int32", int32(math.MinInt32), "-2147483648")
+	fits(t, "int32", uint8(math.MaxUint8), "255")
+	fits(t, "int32", uint16(math.MaxUint16), "65535")
+	fits(t, "int32", uint32(0), "")
+	fits(t, "int32", int(0), "")
+	fits(t, "int32", "1", "")
+	fits(t, "int64", int64(math.MinInt64), "-9223372036854775808")
+	fits(t, "int64", int(math.MaxInt64), "9223372036854775807")
+	fits(t, "int64", uint32(math.MaxUint32), "4294967295")
+	fits(t, "int64", time.Duration(-1), "-1")
+	fits(t, "int64", uint64(0), "")
+	fits(t, "int64", uint(0), "")
+	fits(t, "int64", 1.5, "")
+	fits(t, "uint64", uint8(255), "255")
+	fits(t, "uint64", uint16(65535), "65535")
+	fits(t, "uint64", uint32(math.MaxUint32), "4294967295")
+	fits(t, "uint64", uint64(math.MaxUint64), "18446744073709551615")
+	fits(t, "uint64", uint(math.MaxUint64), "18446744073709551615")
+	fits(t, "uint64", int8(0), "")
+	fits(t, "float64", float32(0.1), "0.10000000149011612")
+	fits(t, "float64", math.Copysign(0, -1), "-0")
+	fits(t, "float64", int8(0), "")
+	fits(t, "decimal(5,2)", "1.5", `"1.50"`)
+	fits(t, "decimal(5,1)", code(3), `"3.5"`)
+	fits(t, "decimal(5,0)", int64(3), "")
+	fits(t, "string(9)", status("ok"), `"ok"`)
+	fits(t, "string(9)", code(3), `"3.5"`)
+	fits(t, "text", onPointer{"x"}, `"x"`)
+	fits(t, "string(9)", []byte("x"), "")
+	fits(t, "string(99)", time.Time{}, "")
+	fits(t, "bytes(4)", []byte(nil), `""`)
+	fits(t, "bytes(4)?", []byte(nil), "null")
+	fits(t, "bytes(4)?", []byte{}, `""`)
+	fits(t, "bytes(4)", [3]byte{1, 2, 3}, `"AQID"`)
+	fits(t, "bytes(4)", [0]byte{}, `""`)
+	fits(t, "bytes(4)", []int8{1}, "")
+	fits(t, "bytes(4)", json.RawMessage(nil), "")
+	fits(t, "json", json.RawMessage("[1, 2]"), "[1,2]")
+	fits(t, "json?", json.RawMessage("null"), "null")
+	fits(t, "json", []byte("1"), "")
+	fits(t, "date", "2024-02-29", `"2024-02-29"`)
+	fits(t, "date", time.Date(2024, 2, 29, 0, 0, 0, 0, time.Local), `"2024-02-29"`)
+	fits(t, "date", int64(0), "")
+	fits(t, "datetime", time.Unix(0, 0), `"1970-01-01T00:00:00.000000Z"`)
+	fits(t, "datetime", "1970-01-01T00:00:00.000000Z", "")
+	fits(t, "int32?", (*int32)(nil), "null")
+	fits(t, "int32?", sql.Null[int32]{}, "null")
+	fits(t, "int32?", int32(0), "0")
+	fits(t, "int32", (*int32)(nil), "")
+	fits(t, "int32", sql.Null[int32]{}, "")
+	fits(t, "string(9)?", sql.Null[code]{V: 1, Valid: true}, `"1.5"`)
+}
+
+func TestStructSuggestions(t *testing.T) {
+	_, err := StructOf[cell[*int32]](oneColumn("int32"))
+	if err == nil || !strings.Contains(err.Error(), "write: V int32; or v: int32? before the first apply") {
+		t.Errorf("%v", err)
+	}
+	type short struct {
+		ID int64 `slotline:"id,id"`
+	}
+	table := oneColumn("int32?")
+	table.Columns[1].Name = "arr_delay"
+	_, err = StructOf[short](table)
+	if err == nil || !strings.Contains(err.Error(), "write: ArrDelay *int32 `slotline:\"arr_delay\"`") {
 		t.Errorf("%v", err)
 	}
 }
