@@ -39,7 +39,6 @@ type Server struct {
 
 	mu       sync.Mutex
 	sessions map[*session]struct{}
-	draining bool
 	next     atomic.Uint64
 	wait     sync.WaitGroup
 }
@@ -71,31 +70,35 @@ func (s *Server) Version() string { return s.engine.version }
 // Serve accepts until ctx ends, then lets running statements end, kills those that do not within the drain timeout,
 // and stops the engine.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	defer s.control.close()
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
+	var failed error
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				break
-			}
-			if errors.Is(err, net.ErrClosed) {
-				s.drain()
-				return fmt.Errorf("accept connections: %w", err)
-			}
-			// Out of file descriptors or the like: it passes when connections close.
-			s.cfg.Log.Warn("a connection could not be accepted", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+		if err == nil {
+			s.start(conn)
 			continue
 		}
-		s.start(conn)
+		if ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, net.ErrClosed) {
+			failed = fmt.Errorf("accept connections: %w", err)
+			break
+		}
+		// Out of file descriptors or the like: it passes when connections close.
+		s.cfg.Log.Warn("a connection could not be accepted", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
 	}
-	s.drain()
-	return nil
+	if !s.drain() {
+		// The engine still works on what it was told to give up. Only the end of the process stops it.
+		return errors.Join(failed, fmt.Errorf("statements did not end within %v of being killed", killTimeout))
+	}
+	s.control.close()
+	return failed
 }
 
 func (s *Server) start(conn net.Conn) {
@@ -122,33 +125,51 @@ func (s *Server) start(conn net.Conn) {
 	}()
 }
 
-// drain ends the idle sessions at once and the others when their statement has ended.
-func (s *Server) drain() {
+// killTimeout bounds how long a statement may take to end once it is killed. The engine looks for a kill between
+// blocks, so milliseconds are usual.
+const killTimeout = 10 * time.Second
+
+// drain ends the idle sessions at once and the others when their statement has ended; after the drain timeout it
+// kills the statements. It reports whether all sessions have ended.
+func (s *Server) drain() bool {
 	s.mu.Lock()
-	s.draining = true
 	for c := range s.sessions {
 		c.endWhenIdle()
 	}
 	s.mu.Unlock()
-
 	ended := make(chan struct{})
 	go func() {
 		s.wait.Wait()
 		close(ended)
 	}()
-	timeout := time.NewTimer(s.cfg.DrainTimeout)
-	defer timeout.Stop()
 	select {
 	case <-ended:
-		return
-	case <-timeout.C:
+		return true
+	case <-time.After(s.cfg.DrainTimeout):
 	}
 	s.mu.Lock()
+	left := make([]*session, 0, len(s.sessions))
 	for c := range s.sessions {
-		_ = c.conn.Close() // the session kills its statement when it sees its client gone
+		left = append(left, c)
+		_ = c.conn.Close() // ends a write that nobody reads
 	}
 	s.mu.Unlock()
-	<-ended
+	s.cfg.Log.Warn("statements are killed: they did not end within the drain timeout", "statements", len(left))
+	ticker := time.NewTicker(killEvery)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
+		for _, c := range left {
+			if err := s.control.kill(c.tag); err != nil {
+				s.cfg.Log.Warn("a statement could not be killed", "error", err)
+			}
+		}
+		select {
+		case <-ended:
+			return true
+		case <-ticker.C:
+		}
+	}
+	return false
 }
 
 // control is the session that never closes, so that the engine stays up, and through which others are killed.

@@ -76,7 +76,7 @@ func (s *session) run() {
 	case gone(err):
 		log.Debug("the client has left", "error", err)
 	default:
-		log.Warn("the connection was closed", "error", err)
+		log.Info("the connection was closed", "error", err)
 		_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_ = s.answer.exception(asProtocolError(err))
 	}

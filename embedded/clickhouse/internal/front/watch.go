@@ -23,7 +23,7 @@ func (s *session) watched(f func() error) (cancelled bool, err error) {
 	if !s.ending.Load() {
 		_ = s.conn.SetReadDeadline(time.Time{})
 		if s.ending.Load() {
-			s.endWhenIdle()
+			s.endWhenIdle() // it came while the deadline was lifted
 		}
 	}
 	return cancelled, err
@@ -33,8 +33,8 @@ func (s *session) watched(f func() error) (cancelled bool, err error) {
 func (s *session) watch(finished <-chan struct{}) bool {
 	code, err := s.raw.Peek()
 	if err != nil && s.ending.Load() {
-		// The server drains: that deadline is no end of the client. Without a way to wait on both, the client's
-		// own end goes unseen from here on; the drain timeout closes the connection.
+		// The server drains, and that deadline is no end of the client. What the client does goes unseen from here
+		// on; drain itself kills what takes too long.
 		<-finished
 		return false
 	}
@@ -44,15 +44,13 @@ func (s *session) watch(finished <-chan struct{}) bool {
 	default:
 	}
 	switch {
-	case err != nil:
-		// Nobody reads the answer any more: do not wait in writing it.
-		_ = s.conn.SetWriteDeadline(time.Unix(1, 0))
-	case proto.ClientCode(code) == proto.ClientCodeCancel:
+	case err == nil && proto.ClientCode(code) == proto.ClientCodeCancel:
 		_, _ = s.raw.Byte()
 	default:
-		// The next statement, sent ahead: it waits.
-		<-finished
-		return false
+		// The client has left, or sent what has no place here; the server, too, takes nothing but a cancel now, and
+		// ch-go v0.75.0 puts a zero byte before its cancel. The session ends when it reads that: do not wait in
+		// writing an answer.
+		_ = s.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 	ticker := time.NewTicker(killEvery)
 	defer ticker.Stop()
