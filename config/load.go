@@ -70,7 +70,11 @@ func (l loader) config(root *entry) *Config {
 	l.choice(kafka.get("retention"))
 	cfg.Shards = l.shards(root.get("shards"))
 	cfg.Layout = l.layout(root, cfg.Kafka.Partitions)
-	cfg.Tables = l.tables(root.get("tables"))
+	engines := []*event.Limits{&event.LimitsMySQL}
+	if clickhouse.present() {
+		engines = append(engines, &event.LimitsClickHouse)
+	}
+	cfg.Tables = l.tables(root.get("tables"), engines)
 	cfg.Months = Months{From: l.month(months.get("from")), Ahead: int(l.number(months.get("ahead")))}
 	l.choice(months.get("keep"))
 	cfg.Outbox = Outbox{

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,7 +48,7 @@ type located struct {
 }
 
 func newReport(file string, data []byte) *report {
-	return &report{file: filepath.Base(file), lines: strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")}
+	return &report{file: file, lines: strings.Split(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n")}
 }
 
 // at is "slotline.yaml:7".

@@ -12,13 +12,14 @@ import (
 	"github.com/slotline/slotline/fault"
 )
 
-func (l loader) tables(e *entry) []*event.Table {
+// tables reads the tables; limits are those of the sinks that the file has.
+func (l loader) tables(e *entry, limits []*event.Limits) []*event.Table {
 	var tables []*event.Table
 	if e.present() && len(e.node.Content) == 0 {
 		l.add(codeValue, e.example, []*yaml.Node{e.key}, "tables is empty")
 	}
 	for _, te := range e.kids {
-		if t := l.table(te); t != nil {
+		if t := l.table(te, limits); t != nil {
 			tables = append(tables, t)
 		}
 	}
@@ -26,7 +27,7 @@ func (l loader) tables(e *entry) []*event.Table {
 }
 
 // table reads one table; nil if it was reported.
-func (l loader) table(e *entry) *event.Table {
+func (l loader) table(e *entry, limits []*event.Limits) *event.Table {
 	if !e.present() {
 		return nil
 	}
@@ -54,6 +55,11 @@ func (l loader) table(e *entry) *event.Table {
 	if err := t.Validate(); err != nil {
 		l.tableProblems(e, err)
 		return nil
+	}
+	for _, limit := range limits {
+		if err := limit.CheckTable(t); err != nil {
+			l.tableProblems(e, err)
+		}
 	}
 	return t
 }

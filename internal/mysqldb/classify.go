@@ -49,12 +49,6 @@ func Number(err error) uint16 {
 	return 0
 }
 
-// OutcomeUnknown says that no answer came: the statement may have been carried out or not. After a COMMIT the caller
-// must look, on a new connection.
-func OutcomeUnknown(err error) bool {
-	return err != nil && Number(err) == 0 && Classify(err) == fault.Transient
-}
-
 // Wrap makes err a fault.Error with the caller's code: "<where>: <what MySQL said> (error 1290)", its class from
 // Classify, and what the table says to do. It returns nil for nil, and err itself if a fault is in it already.
 func Wrap(err error, code, where string) error {

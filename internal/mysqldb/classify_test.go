@@ -93,19 +93,6 @@ func TestP7_OutagesAreNotData(t *testing.T) {
 	}
 }
 
-func TestOutcomeUnknown(t *testing.T) {
-	for _, err := range []error{mysql.ErrInvalidConn, io.EOF, context.Canceled, &net.OpError{Op: "read", Err: io.EOF}} {
-		if !OutcomeUnknown(err) {
-			t.Errorf("%v", err)
-		}
-	}
-	for _, err := range []error{nil, server(1213, "40001"), errors.New("anything"), mysql.ErrPktTooLarge} {
-		if OutcomeUnknown(err) {
-			t.Errorf("%v", err)
-		}
-	}
-}
-
 func TestWrap(t *testing.T) {
 	if Wrap(nil, "SL3101", "shard s1") != nil {
 		t.Error("nil became an error")

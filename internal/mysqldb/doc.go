@@ -9,8 +9,8 @@
 //   - [Classify] is a total function of an error. Its table is docs/mysql-errors.md, which a test compares with the code.
 //   - No error of this package, and nothing the driver logs, holds a password.
 //
-// What it assumes: MySQL 8.0 or later, MariaDB 10.6 or later, or a server that speaks their protocol (go-mysql-server
-// v0.20.0 is tested).
+// What it assumes: MySQL 8.0 or later, MariaDB 10.6 or later, or a server that speaks their protocol. Tried on MySQL 9.7,
+// MariaDB 10.11 and go-mysql-server v0.20.0.
 //
 // How it fails: [Open] does no I/O and fails only where a DSN's variable cannot be filled in. The first use of a pool
 // fails with what [Classify] knows. An error number that is in no table is fault.Unknown: callers retry it, visibly.

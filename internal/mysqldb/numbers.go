@@ -26,6 +26,7 @@ var numbers = map[uint16]number{
 	1416: {"ER_CANT_CREATE_GEOMETRY_OBJECT", fault.Data, "a value that is no geometry", ""},
 	1441: {"ER_DATETIME_FUNCTION_OVERFLOW", fault.Data, "a time that overflows", ""},
 	1690: {"ER_DATA_OUT_OF_RANGE", fault.Data, "a number outside the range of its type", ""},
+	1977: {"ER_CANNOT_CONVERT_CHARACTER", fault.Data, "MariaDB: text that cannot be converted to the column's character set", ""},
 	3140: {"ER_INVALID_JSON_TEXT", fault.Data, "text that is not JSON", ""},
 	3141: {"ER_INVALID_JSON_TEXT_IN_PARAM", fault.Data, "text that is not JSON", ""},
 	3144: {"ER_INVALID_JSON_CHARSET", fault.Data, "JSON in another character set", ""},
