@@ -8,7 +8,10 @@ docker info >/dev/null 2>&1 && exit 0
 [ "${SETUP:-1}" != 0 ] || die "no Docker daemon answers, and SETUP=0 forbids starting one"
 [ "$(id -u)" = 0 ] || die "no Docker daemon answers; do: start Docker, or run as root on Debian, where it is installed for you"
 mkdir -p "$cache_dir"
-command -v dockerd >/dev/null && command -v iptables >/dev/null || apt_install docker.io iptables
+if ! command -v dockerd >/dev/null || ! command -v iptables >/dev/null; then
+	apt_install docker.io iptables
+	docker info >/dev/null 2>&1 && exit 0 # a daemon was there, and only its client was missing
+fi
 if [ "$(ps -p 1 -o comm= 2>/dev/null)" = systemd ] && systemctl start docker 2>/dev/null; then
 	say "started by systemd"
 else
