@@ -14,3 +14,6 @@ modules() {
 	echo "$root"
 	find "$root" -mindepth 2 -name go.mod -not -path '*/testdata/*' -not -path '*/.*/*' -printf '%h\n' | LC_ALL=C sort
 }
+
+# name_of MODULE_DIR is how messages call it.
+name_of() { [ "$1" = "$root" ] && echo "the root module" || echo "${1#"$root"/}"; }

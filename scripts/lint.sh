@@ -8,10 +8,9 @@ unformatted=$(cd "$root" && gofmt -l $(git ls-files -co --exclude-standard '*.go
 [ -z "$unformatted" ] || { printf '%s\n' "$unformatted" "do: gofmt -w on these"; bad=1; }
 for module in $(modules); do
 	cd "$module"
-	name=${module#"$root"}
-	say "vet ${name:-.}"
+	say "vet $(name_of "$module")"
 	go vet -tags $tags ./... || bad=1
-	say "staticcheck ${name:-.}"
+	say "staticcheck $(name_of "$module")"
 	go run $staticcheck -tags $tags ./... || bad=1
 done
 say "import direction"

@@ -13,7 +13,7 @@ failed_runs=0
 # run MODULE PACKAGES FLAGS… runs tests of one module; a failure is counted, and the other modules still run.
 run() {
 	local module=$1 packages=$2; shift 2
-	say "go test ${module#"$root"/}: $packages"
+	say "go test in $(name_of "$module")"
 	# shellcheck disable=SC2086 # several flags
 	(cd "$module" && go run $gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$results/$((failed_runs + $(ls "$results" | wc -l))).json" -- \
 		-tags $tags "$@" ${TESTFLAGS:-} $packages) || failed_runs=$((failed_runs + 1))

@@ -33,7 +33,7 @@ func TestKillCannotBeCaught(t *testing.T) {
 	p.WaitOutput(t, "up", 10*time.Second)
 	p.Signal(t, syscall.SIGTERM)
 	p.Kill(t)
-	if r := p.Wait(t, 0); r.Code != -1 {
+	if r := p.Wait(t, time.Second); r.Code != -1 {
 		t.Errorf("exit code %d after SIGKILL, want -1", r.Code)
 	}
 	p.Kill(t) // of one that has ended is no error

@@ -35,4 +35,4 @@ if [ ! -e "$data/meta.properties" ]; then
 	java -cp '/opt/kafka/lib/*' kafka.tools.StorageTool format --standalone -t "${CLUSTER_ID:-MkU3OEVBNTcwNTJENDM2Qk}" -c "$conf"
 fi
 # shellcheck disable=SC2086 # several options
-exec java ${KAFKA_HEAP_OPTS:--Xms256m -Xmx512m} -XX:+UseSerialGC -XX:TieredStopAtLevel=4 ${KAFKA_OPTS:-} -cp '/opt/kafka/lib/*' kafka.Kafka "$conf"
+exec java ${KAFKA_HEAP_OPTS:--Xms256m -Xmx512m} -XX:+UseSerialGC ${KAFKA_OPTS:-} -cp '/opt/kafka/lib/*' kafka.Kafka "$conf"
