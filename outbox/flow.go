@@ -134,8 +134,9 @@ func newFlow(names []event.Partition, s *laneState, skip map[event.ID]skipped, l
 			f.base.offsets[i] = next
 		}
 		if set, ok := s.parked[p]; ok {
-			f.parts[i].parked.idSet = set.clone()
+			f.parts[i].parked = bucketSet{idSet: set.clone(), dirty: maps.Clone(set.dirty)}
 			f.parts[i].waiting = set.clone()
+			f.forced = f.forced || len(set.dirty) > 0
 		}
 	}
 	return f

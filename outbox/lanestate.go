@@ -22,7 +22,7 @@ type laneState struct {
 	cursor      uint64
 	hot         []idRange
 	cold        []idRange
-	parked      map[event.Partition]*idSet
+	parked      map[event.Partition]*bucketSet
 	offsets     map[event.Partition]int64
 	generations generations
 }
@@ -43,21 +43,18 @@ func (s *laneState) counted(id uint64) bool {
 func contains(ranges []idRange, id uint64) bool { s := idSet{ranges}; return s.contains(id) }
 
 // settleParked drops parked ids that the state also holds as unread or as gaps: they were parked by batches that were
-// not saved, and will be read again.
+// not saved, and will be read again. The buckets that change so must be stored with the next save.
 func (s *laneState) settleParked() {
-	for p, set := range s.parked {
-		var kept idSet
+	for _, set := range s.parked {
+		var drop []uint64
 		for _, r := range set.ranges {
-			for id := r.From; id <= r.To && id <= s.cursor; id++ {
-				if !contains(s.hot, id) && !contains(s.cold, id) {
-					kept.add(idRange{id, id}, nil)
+			for id := r.From; id <= r.To; id++ {
+				if id > s.cursor || contains(s.hot, id) || contains(s.cold, id) {
+					drop = append(drop, id)
 				}
 			}
 		}
-		s.parked[p] = &kept
-		if kept.empty() {
-			delete(s.parked, p)
-		}
+		set.removeAll(drop)
 	}
 }
 
@@ -141,7 +138,7 @@ func loadLane(ctx context.Context, db *sql.DB, lane int) (s *laneState, serverUU
 		return nil, "", err
 	}
 	defer tx.Rollback()
-	s = &laneState{parked: map[event.Partition]*idSet{}}
+	s = &laneState{parked: map[event.Partition]*bucketSet{}}
 	var hot, offsets, gens string
 	err = tx.QueryRowContext(ctx, loadLaneSQL, lane).Scan(&s.serverUUID, &s.cursor, &hot, &offsets, &gens, &serverUUID)
 	if err != nil {
@@ -176,10 +173,10 @@ func loadLane(ctx context.Context, db *sql.DB, lane int) (s *laneState, serverUU
 			if !ok {
 				return nil, "", damaged(lane, fmt.Errorf("slotline_lane_gap holds kind %.80q", kind))
 			}
-			if set = s.parked[p]; set == nil {
-				set = &idSet{}
-				s.parked[p] = set
+			if s.parked[p] == nil {
+				s.parked[p] = &bucketSet{}
 			}
+			set = &s.parked[p].idSet
 		}
 		for _, r := range ranges {
 			set.add(r, nil)
