@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -101,6 +102,9 @@ func TestCancelledInsertIsNotApplied(t *testing.T) {
 	}
 }
 
+// storm can be made long to look for rare faults: go test -run RandomCancels -storm 90s
+var storm = flag.Duration("storm", 6*time.Second, "how long the test with many clients goes on")
+
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := uint64(time.Now().UnixNano())
@@ -118,9 +122,9 @@ func seed(t *testing.T) uint64 {
 // and the engine serves on.
 func TestManyClientsWithRandomCancels(t *testing.T) {
 	const clients, rows = 24, 500
-	duration := 6 * time.Second
+	duration := *storm
 	if testing.Short() {
-		duration = time.Second
+		duration = min(duration, time.Second)
 	}
 	open := database(t, "dev_storm")
 	witness := open(t, ch.Options{})

@@ -22,8 +22,6 @@ type probe struct {
 	expect        []string
 }
 
-func (p probe) sql(i int) string { return p.expect[i%len(p.expect)] }
-
 // probes makes a plain and a Nullable probe; make returns an empty column, expect is SQL for values.
 func probes[T any](name, sqlType string, make func() proto.ColumnOf[T], values []T, expect ...string) []probe {
 	return []probe{

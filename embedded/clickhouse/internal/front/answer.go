@@ -127,7 +127,8 @@ func (a *answer) exception(err error) error {
 	return a.flush()
 }
 
-// noProfileEvents sends the packet that clients expect after each block of an INSERT, without events in it.
+// noProfileEvents sends the packet that clients expect after each block of an INSERT and before the end of each
+// statement, without events in it.
 func (a *answer) noProfileEvents() error {
 	return a.block(proto.ServerProfileEvents, false, func(b []byte) ([]byte, error) {
 		return append(b, 0, 0), nil
@@ -141,6 +142,9 @@ func (a *answer) end(profile *proto.Profile, progress proto.Progress) error {
 	}
 	proto.ServerCodeProgress.Encode(&a.buf)
 	progress.EncodeAware(&a.buf, revision)
+	if err := a.noProfileEvents(); err != nil {
+		return err
+	}
 	proto.ServerCodeEndOfStream.Encode(&a.buf)
 	return a.flush()
 }

@@ -229,27 +229,25 @@ func (s *session) setCompression(on bool) {
 
 // externalTables goes over the data that follows a query: empty unless the client sends tables along.
 func (s *session) externalTables() error {
-	for {
-		code, err := s.raw.UVarInt()
-		if err != nil {
-			return err
-		}
-		if code != uint64(proto.ClientCodeData) {
-			return refuse(codeUnexpectedPacket, "Unexpected packet %d from client, expected Data", code)
-		}
-		name, err := s.raw.String("table name", tableNameBytes)
-		if err != nil {
-			return err
-		}
-		shape, err := s.block(&wire.Carrier{Flush: discard})
-		if err != nil {
-			return err
-		}
-		if shape.Columns == 0 {
-			return nil
-		}
+	code, err := s.raw.UVarInt()
+	if err != nil {
+		return err
+	}
+	if code != uint64(proto.ClientCodeData) {
+		return refuse(codeUnexpectedPacket, "Unexpected packet %d from client, expected Data", code)
+	}
+	name, err := s.raw.String("table name", tableNameBytes)
+	if err != nil {
+		return err
+	}
+	shape, err := s.block(&wire.Carrier{Flush: discard})
+	if err != nil {
+		return err
+	}
+	if shape.Columns > 0 {
 		return refuse(codeNotImplemented, "External table %q: this front takes none", name)
 	}
+	return nil
 }
 
 func discard([]byte) error { return nil }
