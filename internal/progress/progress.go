@@ -151,12 +151,12 @@ func List(ctx context.Context, q Querier, sink string) ([]Row, error) {
 	return list, rows.Err()
 }
 
-// Seed makes a row that starts at next, unless there is one.
-func Seed(ctx context.Context, q Querier, key Key, next int64) error {
+// Seed makes a row that begins at a position, unless there is one.
+func Seed(ctx context.Context, q Querier, sink string, at event.Position) error {
 	_, err := q.ExecContext(ctx, "INSERT INTO `slotline_progress` (`sink`,`topic`,`part`,`next_off`,`applied_off`,"+
-		"`topic_id`,`leader_epoch`,`owner`,`owner_epoch`,`updated_at`) VALUES (?,?,?,?,?,?,-1,'',0,UTC_TIMESTAMP(6)) "+
+		"`topic_id`,`leader_epoch`,`owner`,`owner_epoch`,`updated_at`) VALUES (?,?,?,?,?,?,?,'',0,UTC_TIMESTAMP(6)) "+
 		"ON DUPLICATE KEY UPDATE `next_off`=`slotline_progress`.`next_off`",
-		key.Sink, key.Topic, key.Number, next, next, make([]byte, 16))
+		sink, at.Topic, at.Number, at.Next, at.Next, at.TopicID[:], at.LeaderEpoch)
 	return err
 }
 

@@ -85,7 +85,7 @@ type task struct {
 
 // tasks are the shards that lack the batch. It takes over the row of a shard that a newer layout has added.
 func (o *owned) tasks(ctx context.Context, p *prepared) ([]*task, error) {
-	if err := o.ensureHolds(ctx, p.layout, p.shards); err != nil {
+	if err := o.ensureHolds(ctx, p.state, p.shards); err != nil {
 		return nil, err
 	}
 	var tasks []*task
@@ -98,7 +98,7 @@ func (o *owned) tasks(ctx context.Context, p *prepared) ([]*task, error) {
 		mine := entries[:n]
 		entries = entries[n:]
 		o.mu.Lock()
-		h := o.holds[p.layout.ShardName(i)]
+		h := o.holds[p.state.shards[i].name]
 		row := h.row
 		o.mu.Unlock()
 		if row.Next < p.at.From {
@@ -220,7 +220,7 @@ func (t *task) try(ctx context.Context) error {
 		}
 		return nil
 	}
-	t.owned.committed(t)
+	t.owned.stands(t, nil)
 	return nil
 }
 
@@ -270,12 +270,16 @@ func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine) (moved int64
 // packets are the buffers that statements are put together in.
 var packets = sync.Pool{New: func() any { return new([]byte) }}
 
-// committed records the move as done.
-func (o *owned) committed(t *task) {
+// stands records where the shard stands after a move: at its end, or where the row says.
+func (o *owned) stands(t *task, row *progress.Row) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	h := o.holds[t.shard.name]
-	h.row.Next, h.row.LeaderEpoch, h.row.TopicID = t.advance.End, t.advance.LeaderEpoch, t.advance.TopicID
+	if row != nil {
+		h.row = *row
+	} else {
+		h.row.Next, h.row.LeaderEpoch, h.row.TopicID = t.advance.End, t.advance.LeaderEpoch, t.advance.TopicID
+	}
 	h.since, h.tries = time.Time{}, 0
 }
 
@@ -288,19 +292,14 @@ func (t *task) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	verdict := t.advance.Decide(row)
-	switch verdict {
-	case progress.Done, progress.WentBack:
-		t.owned.mu.Lock()
-		t.owned.holds[t.shard.name].row = row
-		t.owned.mu.Unlock()
-	}
-	switch verdict {
+	switch t.advance.Decide(row) {
 	case progress.Done:
+		t.owned.stands(t, &row)
 		return nil
 	case progress.Pending:
 		return errAgain
 	case progress.WentBack:
+		t.owned.stands(t, &row)
 		return &event.Rewound{Positions: t.owned.Positions()}
 	case progress.Fenced:
 		return &fault.Error{Code: "SL3103", Class: fault.Fenced,

@@ -32,17 +32,27 @@ type hold struct {
 	tries int          // failures since
 }
 
-// Positions says where the partition stands: at the least of its shards.
+// Positions says where the partition stands: at the least of its shards. What the log is called is known from any of
+// them: a shard that is new knows it from the first batch on.
 func (o *owned) Positions() []event.Position {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var least *progress.Row
+	var pos event.Position
+	var topic event.TopicID
+	first := true
 	for _, h := range o.holds {
-		if least == nil || h.row.Next < least.Next {
-			least = &h.row
+		r := &h.row
+		if first || r.Next < pos.Next || r.Next == pos.Next && r.LeaderEpoch > pos.LeaderEpoch {
+			pos, first = r.Position(), false
+		}
+		if r.TopicID != (event.TopicID{}) {
+			topic = r.TopicID
 		}
 	}
-	return []event.Position{least.Position()}
+	if pos.TopicID == (event.TopicID{}) {
+		pos.TopicID = topic
+	}
+	return []event.Position{pos}
 }
 
 // Pending is empty: rows and progress commit together, there is nothing between them to confirm.

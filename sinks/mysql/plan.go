@@ -1,12 +1,10 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -42,7 +40,7 @@ type scan struct {
 	engine   *engine
 	heading  string
 	tables   map[string]*physical
-	progress map[event.Partition]int64 // next_off of this sink's rows
+	progress map[event.Partition]event.Position // where this sink's rows stand
 	notes    [][2]string
 }
 
@@ -55,7 +53,7 @@ func (sh *shard) scan(ctx context.Context) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc := &scan{shard: sh, engine: e, heading: sh.heading(e), progress: make(map[event.Partition]int64)}
+	sc := &scan{shard: sh, engine: e, heading: sh.heading(e), progress: make(map[event.Partition]event.Position)}
 	if sc.tables, err = readSchema(ctx, sh.control, ""); err != nil {
 		return nil, sh.wrap(err)
 	}
@@ -68,7 +66,7 @@ func (sh *shard) scan(ctx context.Context) (*scan, error) {
 			return nil, sh.wrap(err)
 		}
 		for _, r := range rows {
-			sc.progress[r.Partition] = r.Next
+			sc.progress[r.Partition] = r.Position()
 		}
 	}
 	return sc, sc.readNotes(ctx)
@@ -82,7 +80,7 @@ func (sc *scan) readNotes(ctx context.Context) error {
 	var readOnly, flush int
 	err := sc.shard.control.QueryRowContext(ctx, "SELECT @@read_only, @@innodb_flush_log_at_trx_commit").Scan(&readOnly, &flush)
 	switch {
-	case mysqldb.Number(err) == 1193: // a server that only speaks the protocol
+	case mysqldb.Number(err) == 1193, mysqldb.Number(err) == 1105: // a server that only speaks the protocol has no such variable
 	case err != nil:
 		return sc.shard.wrap(err)
 	default:
@@ -115,38 +113,36 @@ func (sc *scan) serverNotes() []plan.Change {
 	return changes
 }
 
-// seeds are the progress rows that a shard lacks, with where each begins: at the least next_off that other shards have
+// seeds are the progress rows that a shard lacks, with where each begins: at the least position that other shards have
 // for the partition, or where its log starts when no shard has any.
-func (s *Sink) seeds(l *partitioner.Layout, shard int32, scans []*scan) map[event.Partition]int64 {
-	seeds := make(map[event.Partition]int64)
+func (s *Sink) seeds(l *partitioner.Layout, shard int32, scans []*scan) []event.Position {
+	var seeds []event.Position
 	for _, topic := range s.topics {
 		for _, number := range l.ShardPartitions(shard) {
 			part := event.Partition{Topic: topic, Number: number}
 			if _, seeded := scans[shard].progress[part]; seeded {
 				continue
 			}
-			least, some := int64(0), false
+			var least event.Position
+			some := false
 			for _, other := range scans {
-				if next, ok := other.progress[part]; ok && (!some || next < least) {
-					least, some = next, true
+				if at, ok := other.progress[part]; ok && (!some || at.Next < least.Next) {
+					least, some = at, true
 				}
 			}
 			if !some {
-				least = s.logStart(part)
+				least = event.Position{Partition: part, Next: s.logStart(part), LeaderEpoch: -1}
 			}
-			seeds[part] = least
+			seeds = append(seeds, least)
 		}
 	}
 	return seeds
 }
 
-func (sc *scan) progressChanges(seeds map[event.Partition]int64) []plan.Change {
+func (sc *scan) progressChanges(seeds []event.Position) []plan.Change {
 	if len(seeds) == 0 && sc.tables[progress.Table] != nil && sc.tables[progress.GapTable] != nil {
 		return nil
 	}
-	parts := slices.SortedFunc(maps.Keys(seeds), func(a, b event.Partition) int {
-		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Number, b.Number))
-	})
 	sh := sc.shard
 	return []plan.Change{sc.change(plan.Create, fmt.Sprintf("slotline_progress (%d rows)", len(seeds)), "", func(ctx context.Context) error {
 		for _, statement := range progress.DDL() {
@@ -154,8 +150,8 @@ func (sc *scan) progressChanges(seeds map[event.Partition]int64) []plan.Change {
 				return sh.wrap(err)
 			}
 		}
-		for _, part := range parts {
-			if err := progress.Seed(ctx, sh.control, sh.sink.key(part), seeds[part]); err != nil {
+		for _, at := range seeds {
+			if err := progress.Seed(ctx, sh.control, sh.sink.name, at); err != nil {
 				return sh.wrap(err)
 			}
 		}

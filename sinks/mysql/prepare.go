@@ -17,7 +17,7 @@ const monthsAhead = 2
 // prepared is one batch, encoded. It is used by one goroutine at a time.
 type prepared struct {
 	owned    *owned
-	layout   *partitioner.Layout // that placed the rows
+	state    *state // that placed the rows
 	at       event.Range
 	buffer   *rows // nil once it went back to owned
 	rejected []event.Rejected
@@ -37,7 +37,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 			o.sink.name, len(b.Ranges), o.part.Topic, o.part.Number)
 	}
 	st := o.sink.state.Load()
-	p := &prepared{owned: o, layout: st.layout, at: b.Ranges[0], buffer: o.takeBuffer()}
+	p := &prepared{owned: o, state: st, at: b.Ranges[0], buffer: o.takeBuffer()}
 	skip := o.skipBelow(st.layout)
 	for i := range b.Messages {
 		if b.Excluded[i] {

@@ -27,6 +27,7 @@ type physicalColumn struct {
 	nullable  bool
 	supplied  bool // has a default or is generated: an INSERT may leave it out
 	collation string
+	keyed     bool // part of the primary key, whether or not the server lists that among the indexes
 }
 
 type physicalIndex struct {
@@ -49,18 +50,18 @@ func readSchema(ctx context.Context, q progress.Querier, only string) (map[strin
 		return tables[name]
 	}
 	rows, err := q.QueryContext(ctx, "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT IS NOT NULL, "+
-		"EXTRA, COALESCE(COLLATION_NAME,'') FROM information_schema.COLUMNS"+where+" ORDER BY TABLE_NAME, ORDINAL_POSITION", args...)
+		"EXTRA, COALESCE(COLLATION_NAME,''), COLUMN_KEY FROM information_schema.COLUMNS"+where+" ORDER BY TABLE_NAME, ORDINAL_POSITION", args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var table, nullable, extra string
+		var table, nullable, extra, key string
 		var c physicalColumn
-		if err := rows.Scan(&table, &c.name, &c.typ, &nullable, &c.supplied, &extra, &c.collation); err != nil {
+		if err := rows.Scan(&table, &c.name, &c.typ, &nullable, &c.supplied, &extra, &c.collation, &key); err != nil {
 			return nil, err
 		}
-		c.typ = normalType(c.typ)
+		c.typ, c.keyed = normalType(c.typ), key == "PRI"
 		c.nullable = strings.EqualFold(nullable, "YES")
 		c.supplied = c.supplied || c.nullable || strings.Contains(strings.ToUpper(extra), "GENERATED") ||
 			strings.Contains(strings.ToLower(extra), "auto_increment")
@@ -191,7 +192,7 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 		}
 		wanted = slices.DeleteFunc(wanted, func(columns []string) bool { return slices.Equal(columns, ix.columns) })
 	}
-	if !slices.ContainsFunc(p.indexes, func(ix physicalIndex) bool { return ix.name == "PRIMARY" }) {
+	if !slices.ContainsFunc(p.columns, func(c physicalColumn) bool { return c.keyed }) {
 		differs("", "SL3003", "has no primary key; it must be (%s)", strings.Join(key, ","))
 	}
 	for _, columns := range wanted {

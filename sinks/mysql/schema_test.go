@@ -10,8 +10,8 @@ import (
 // sameAs is the physical table that tableDDL makes.
 func sameAs(t *event.Table) *physical {
 	p := &physical{name: physicalName(t, 202611)}
-	for _, c := range t.Columns {
-		h := physicalColumn{name: c.Name, typ: columnType(c.Type), nullable: c.Nullable, supplied: c.Nullable}
+	for i, c := range t.Columns {
+		h := physicalColumn{keyed: i == t.Tenant || i == t.ID, name: c.Name, typ: columnType(c.Type), nullable: c.Nullable, supplied: c.Nullable}
 		if c.Type.Kind == event.String || c.Type.Kind == event.Text {
 			h.collation = "utf8mb4_0900_bin"
 		}
@@ -73,7 +73,12 @@ func TestCompareFindsWhatDiffers(t *testing.T) {
 		}, 0, "", ""},
 		{"a missing index", func(p *physical) { p.indexes = p.indexes[:2] }, foundIndex, "ADD KEY `ix_owner_a_datetime", ""},
 		{"another primary key", func(p *physical) { p.indexes[0].columns = []string{"id"} }, foundDiffers, "PRIMARY KEY (id), it must be (owner,id)", "SL3003"},
-		{"no primary key", func(p *physical) { p.indexes = p.indexes[1:] }, foundDiffers, "no primary key", "SL3003"},
+		{"no primary key", func(p *physical) {
+			p.indexes = p.indexes[1:]
+			for i := range p.columns {
+				p.columns[i].keyed = false
+			}
+		}, foundDiffers, "no primary key", "SL3003"},
 		{"another's table", func(p *physical) { p.columns = p.columns[:3] }, foundDiffers, "was not made by slotline", "SL3003"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -120,15 +120,17 @@ func (sh *shard) open(ctx context.Context) (*engine, error) {
 // probe asks for the engine's version, its largest packet, and whether it understands the row alias.
 func (sh *shard) probe(ctx context.Context) (*engine, error) {
 	e := &engine{}
-	err := sh.control.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(&e.version, &e.packetBytes)
+	var comment string
+	err := sh.control.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, @@max_allowed_packet").Scan(&e.version, &comment, &e.packetBytes)
 	if err != nil {
 		return nil, sh.wrap(err)
 	}
 	e.MariaDB = strings.Contains(strings.ToLower(e.version), "mariadb")
+	e.PlainDeleted = comment == "Dolt" // as go-mysql-server calls itself
 	e.RowAlias = true
 	// EXPLAIN parses and resolves, and changes nothing. It needs a table: before apply there may be none.
 	rows, err := sh.control.QueryContext(ctx, "EXPLAIN INSERT INTO `slotline_progress` (`sink`,`topic`,`part`) "+
-		"VALUES ('','',0) AS n ON DUPLICATE KEY UPDATE `part`=n.`part`")
+		"VALUES ('','',0) AS `_n` ON DUPLICATE KEY UPDATE `part`=`_n`.`part`")
 	switch mysqldb.Number(err) {
 	case 0:
 		if err != nil {

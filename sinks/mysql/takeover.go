@@ -11,7 +11,6 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/progress"
-	"github.com/slotline/slotline/partitioner"
 )
 
 // lockPatience is how long a take-over waits for the row's lock before it looks for who holds it. A batch of a living
@@ -25,53 +24,70 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 		return nil, fmt.Errorf("sink %s takes over one partition at a time, not %d", s.name, len(parts))
 	}
 	o := &owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
-	l := s.state.Load().layout
-	met := l.PartitionShards(o.part.Number)
+	st := s.state.Load()
+	met := st.layout.PartitionShards(o.part.Number)
 	if len(met) == 0 {
-		return nil, fmt.Errorf("sink %s: layout epoch %d has no partition %d", s.name, l.Epoch(), o.part.Number)
+		return nil, fmt.Errorf("sink %s: layout epoch %d has no partition %d", s.name, st.layout.Epoch(), o.part.Number)
 	}
-	if err := o.ensureHolds(ctx, l, met); err != nil {
+	if err := o.ensureHolds(ctx, st, met); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
 // ensureHolds takes over the rows, in the given shards, that are not held yet: all of them at the start, later those of
-// shards that a newer layout has added.
-func (o *owned) ensureHolds(ctx context.Context, l *partitioner.Layout, shards []int32) error {
-	st := o.sink.state.Load()
+// shards that a newer layout has added. All shards are asked before any epoch is bumped: while one is down, the tries
+// to take over must not fence the others' writer again and again.
+func (o *owned) ensureHolds(ctx context.Context, st *state, shards []int32) error {
 	var missing []*shard
 	o.mu.Lock()
 	for _, i := range shards {
-		name := l.ShardName(i)
-		if n, ok := st.layout.ShardIndex(name); ok && o.holds[name] == nil {
-			missing = append(missing, st.shards[n])
+		if o.holds[st.shards[i].name] == nil {
+			missing = append(missing, st.shards[i])
 		}
 	}
 	o.mu.Unlock()
-	errs := make([]error, len(missing))
+	key := o.sink.key(o.part)
+	if err := together(missing, func(sh *shard) error { return sh.ask(ctx, key) }); err != nil {
+		return err
+	}
+	return together(missing, func(sh *shard) error {
+		row, err := sh.takeOver(ctx, key)
+		if err != nil {
+			return err
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.holds[sh.name] = &hold{shard: sh, row: row}
+		return nil
+	})
+}
+
+// together does the same in several shards at once.
+func together(shards []*shard, do func(*shard) error) error {
+	errs := make([]error, len(shards))
 	var wg sync.WaitGroup
-	for i, sh := range missing {
-		wg.Go(func() {
-			row, err := sh.takeOver(ctx, o.sink.key(o.part))
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			o.mu.Lock()
-			o.holds[sh.name] = &hold{shard: sh, row: row}
-			o.mu.Unlock()
-		})
+	for i, sh := range shards {
+		wg.Go(func() { errs[i] = do(sh) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
+// ask says whether the shard can be reached and has the row.
+func (sh *shard) ask(ctx context.Context, key progress.Key) error {
+	if _, err := sh.open(ctx); err != nil {
+		return err
+	}
+	_, err := progress.Read(ctx, sh.control, key)
+	if errors.Is(err, sql.ErrNoRows) {
+		return progress.NotSeeded(sh.where(), key)
+	}
+	return sh.wrap(err)
+}
+
 // takeOver bumps one row's epoch. Where another transaction holds the row for long, its connection is killed.
 func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, error) {
-	if _, err := sh.open(ctx); err != nil {
-		return progress.Row{}, err
-	}
 	select {
 	case sh.taking <- struct{}{}:
 	case <-ctx.Done():
@@ -93,9 +109,6 @@ func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, 
 	row, err := progress.TakeOver(ctx, conn, key, sh.sink.owner)
 	close(done)
 	watcher.Wait()
-	if errors.Is(err, sql.ErrNoRows) {
-		return progress.Row{}, progress.NotSeeded(sh.where(), key)
-	}
 	return row, sh.wrap(err)
 }
 
