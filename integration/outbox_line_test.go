@@ -402,5 +402,6 @@ func (w *writers) one(l *outboxLine, rnd *rand.Rand, accounts int) {
 	}
 	if err != nil && err != errOnPurpose {
 		w.unknown.Add(1)
+		time.Sleep(20 * time.Millisecond) // a server that is away is not waited for by spinning
 	}
 }

@@ -1,11 +1,21 @@
 package integration
 
 import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/integration/harness"
+	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/producer"
 )
 
 // P1, P2: whatever the order of commits, what committed is published once and what rolled back is not; a transaction
@@ -57,4 +67,311 @@ func (l *outboxLine) backlogs() []outbox.Backlog {
 		l.t.Fatal(err)
 	}
 	return list
+}
+
+// P1: a relay that dies with records under way leaves neither a hole nor a repeat: the next owner scans the topic's tail.
+func TestP1_OutboxRelayKilledAndTakenOver(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 500ms")
+	emitting := make(chan struct{})
+	go func() {
+		defer close(emitting)
+		w := &writers{count: 12, transactions: 6000, rollbackShare: 0.1, think: 3 * time.Millisecond}
+		w.run(l, 1)
+	}()
+	rnd := seeded(t)
+	r := l.start()
+	for kills := 0; ; kills++ {
+		select {
+		case <-emitting:
+			if kills < 3 {
+				t.Errorf("the writers ended after %d kills", kills)
+			}
+			l.waitPublished(len(l.committed()), 20*time.Second)
+			r.stop()
+			l.check(false, false)
+			t.Logf("%d kills", kills)
+			return
+		case <-time.After(time.Duration(300+rnd.IntN(900)) * time.Millisecond):
+		}
+		r.kill()
+		r = l.start()
+	}
+}
+
+// Two relays on the same lanes: one owner each; the drained hand-over takes no lease time.
+func TestOutboxHandOverIsDrained(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 20s")
+	a := l.start()
+	w := &writers{count: 8, transactions: 500}
+	w.run(l, 1)
+	b := l.start()
+	w = &writers{count: 8, transactions: 500}
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		a.stop()
+	}()
+	w.run(l, 2)
+	began := time.Now()
+	l.waitPublished(len(l.committed()), 5*time.Second) // far below the lease time
+	t.Logf("drained %v after the last emit", time.Since(began).Round(time.Millisecond))
+	b.stop()
+	l.check(false, false)
+}
+
+// P1: the server that holds the outbox is killed and comes back, and so is the broker, while events are emitted.
+func TestP1_OutboxServersRestart(t *testing.T) {
+	k, m := harness.PrivateKafka(t), harness.PrivateMySQL(t)
+	l := newOutboxLine(t, k, m, ", lanes: 2, lease_time: 1s")
+	r := l.start()
+	emitting := make(chan struct{})
+	w := &writers{count: 8, transactions: 4000, rollbackShare: 0.1, think: 20 * time.Millisecond}
+	go func() {
+		defer close(emitting)
+		w.run(l, 1)
+	}()
+	time.Sleep(time.Second)
+	m.Kill(t)
+	m.Start(t)
+	time.Sleep(time.Second)
+	k.Kill(t)
+	k.Start(t)
+	<-emitting
+	l.waitPublished(len(l.committed()), 60*time.Second)
+	r.stop()
+	t.Logf("%d transactions failed while the servers were away", w.unknown.Load())
+	l.check(false, false)
+}
+
+// What the relay cannot publish is kept with its reason before the cursor passes it, and its neighbours go on.
+func TestP7_OutboxDeadLetters(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 1s")
+	client, err := kafka.Open(t.Context(), l.cfg, "test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	// A topic that takes less than the producer lets through, as when somebody lowered it by hand.
+	limit := "20000"
+	if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &limit}}, l.cfg.Kafka.Topic); err != nil {
+		t.Fatal(err)
+	}
+	emit := func(a account) {
+		t.Helper()
+		if err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error { return l.producer.Emit(t.Context(), tx, l.accounts.Upsert(a)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	noise := make([]byte, 60_000) // does not compress
+	for i := range noise {
+		noise[i] = byte('!' + rand.IntN(90))
+	}
+	for i := range 50 {
+		emit(account{Owner: "a", ID: uint64(i), Value: 1, Pad: "small"})
+		if i == 25 {
+			emit(account{Owner: "a", ID: 1000, Value: 1, Pad: string(noise)})
+		}
+	}
+	bad := []struct{ reason, values string }{
+		{outbox.ReasonUnknownTable, "'nosuch', 'a', '1', 1, NULL, 1"},
+		{outbox.ReasonBadRow, "'accounts', '', '1', 1, NULL, 1"},
+		{outbox.ReasonBadRow, "'accounts', 'a', '', 1, NULL, 1"},
+		{outbox.ReasonBadRow, "'accounts', 'a', '1', 3, NULL, 1"},
+		{outbox.ReasonBadRow, "'accounts', 'a', '1', 1, NULL, 9"},
+		{outbox.ReasonBadVersion, "'accounts', 'a', '1', 1, 77, 1"},
+	}
+	for i, b := range bad {
+		_, err := l.db.Exec("INSERT INTO slotline_outbox_00 (event_id, tbl, tenant, entity_id, op, version, codec, created_at, payload) VALUES (?, "+
+			b.values+", UTC_TIMESTAMP(6), '{}')", fmt.Appendf(nil, "bad-event-%06d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	emit(account{Owner: "a", ID: 2000, Value: 1})
+	r := l.start()
+	l.waitPublished(51, 20*time.Second)
+	r.stop()
+	if n := len(l.topic()); n != 51 {
+		t.Errorf("%d records, wanted 51", n)
+	}
+	rows, err := l.db.Query("SELECT reason, detail, LENGTH(payload) FROM slotline_dead ORDER BY id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for rows.Next() {
+		var reason, detail string
+		var size int
+		if err := rows.Scan(&reason, &detail, &size); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %s", reason, detail)
+		got = append(got, reason)
+	}
+	want := []string{outbox.ReasonTooLarge}
+	for _, b := range bad {
+		want = append(want, b.reason)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("dead letters %v, wanted %v", got, want)
+	}
+	for _, b := range l.backlogs() {
+		if b.Cursor != b.MaxID || b.Hot != "" {
+			t.Errorf("at rest: %+v", b)
+		}
+	}
+}
+
+// A flood of bad events is the fault of a release: the lane halts before any of it is passed, and says so.
+func TestP7_OutboxFloodHaltsTheLane(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 1s")
+	tenant := ""
+	for i := 0; tenant == ""; i++ {
+		if s := fmt.Sprintf("flood-%d", i); partitioner.Lane(s, 2) == 1 {
+			tenant = s
+		}
+	}
+	for i := range 300 {
+		if _, err := l.db.Exec("INSERT INTO slotline_outbox_01 (event_id, tbl, tenant, entity_id, op, codec, created_at, payload) VALUES (?, 'newtable', ?, '1', 1, 1, UTC_TIMESTAMP(6), '{}')",
+			fmt.Appendf(nil, "flood-event-%04d", i), tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := l.start()
+	w := &writers{count: 4, transactions: 200}
+	w.run(l, 1)
+	var other int
+	if err := l.db.QueryRow("SELECT COUNT(*) FROM slotline_outbox_00").Scan(&other); err != nil {
+		t.Fatal(err)
+	}
+	l.waitPublished(other, 10*time.Second) // lane 0 goes on
+	deadline := time.Now().Add(10 * time.Second)
+	for l.backlogs()[1].HaltedAt == nil && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	b := l.backlogs()[1]
+	if b.HaltCode != "SL5008" || b.Cursor != 0 {
+		t.Errorf("lane 1: %+v", b)
+	}
+	t.Log(b.HaltText)
+	r.cancel()
+	if err := <-r.done; fault.CodeOf(err) != "SL5008" {
+		t.Errorf("Run returned %v", err)
+	}
+	r.done <- nil
+	var dead int
+	if err := l.db.QueryRow("SELECT COUNT(*) FROM slotline_dead").Scan(&dead); err != nil || dead != 0 {
+		t.Errorf("%d dead letters, %v", dead, err)
+	}
+}
+
+// A database that went back (a restore, a replica that lacked the last commits) gives out ids a second time. Nothing of
+// the new history is skipped, its versions win over those of the lost one, and what was lost is listed.
+func TestP1_OutboxDatabaseWentBack(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 1s")
+	emit := func(from, to int, value int64) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			if err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error {
+				return l.producer.Emit(t.Context(), tx, l.accounts.Upsert(account{Owner: "a", ID: uint64(i), Value: value}))
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	r := l.start()
+	emit(0, 100, 1)
+	l.waitPublished(100, 10*time.Second)
+	r.stop()
+	// The backup: the lane's row as of now.
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := l.db.Exec(statement, args...); err != nil {
+			t.Fatal(statement, err)
+		}
+	}
+	exec("CREATE TABLE backup_lane AS SELECT * FROM slotline_lane")
+	r = l.start()
+	emit(0, 50, 2) // ids 101 to 150: these commits will be lost
+	l.waitPublished(150, 10*time.Second)
+	r.stop()
+	exec("DELETE FROM slotline_outbox_00 WHERE id > 100")
+	exec("ALTER TABLE slotline_outbox_00 AUTO_INCREMENT = 101")
+	exec("UPDATE slotline_lane l JOIN backup_lane b ON b.lane = l.lane SET l.cursor_id = b.cursor_id, l.hot = b.hot, l.offsets = b.offsets, l.generations = b.generations")
+	emit(40, 70, 3) // ids 101 to 130 again
+	r = l.start()
+	l.waitPublished(180, 10*time.Second)
+	r.stop()
+
+	newest := map[string]published{}
+	for _, e := range l.topic() {
+		if e.Version > newest[e.EntityID].Version {
+			newest[e.EntityID] = e
+		}
+	}
+	for i := 40; i < 70; i++ {
+		e := newest[fmt.Sprint(i)]
+		if !bytes.Contains(e.Body, []byte(`"value":3`)) || e.Outbox.Generation != 2 {
+			t.Errorf("entity %d: the newest event is %s, %+v", i, e.Body, e.Outbox)
+		}
+	}
+	var lost int
+	if err := l.db.QueryRow("SELECT COUNT(*) FROM slotline_dead WHERE reason = ?", outbox.ReasonLost).Scan(&lost); err != nil || lost != 50 {
+		t.Errorf("%d lost events are listed, wanted 50; %v", lost, err)
+	}
+	// The next owner finds nothing to do.
+	r = l.start()
+	time.Sleep(300 * time.Millisecond)
+	r.stop()
+	if n := len(l.topic()); n != 180 {
+		t.Errorf("%d records after another take-over, wanted 180", n)
+	}
+}
+
+// Partitions are made ahead of need while MAXVALUE is empty, and a transaction that holds the table does not block.
+func TestOutboxPartitionsAhead(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 1s, purge_rows: 1000")
+	l.timing.Split = 50 * time.Millisecond
+	r := l.start()
+	w := &writers{count: 8, transactions: 3000}
+	emitting := make(chan struct{})
+	go func() { defer close(emitting); w.run(l, 1) }()
+	held, err := l.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback()
+	if err := l.producer.Emit(t.Context(), held, l.accounts.Upsert(account{Owner: "held", ID: 1})); err != nil {
+		t.Fatal(err)
+	}
+	<-emitting
+	if n := w.unknown.Load(); n > 0 {
+		t.Errorf("%d transactions failed", n)
+	}
+	if err := held.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		var partitions, rows int
+		if err := l.db.QueryRow("SELECT COUNT(*) FROM information_schema.partitions WHERE table_schema = DATABASE() AND table_name = 'slotline_outbox_00'").Scan(&partitions); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.db.QueryRow("SELECT COUNT(*) FROM slotline_outbox_00 PARTITION (pmax)").Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		if rows > 0 {
+			t.Fatalf("pmax holds %d rows", rows)
+		}
+		if partitions >= 4+4+1 {
+			t.Logf("%d partitions", partitions)
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d partitions, and no more are made", partitions)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	l.waitPublished(len(l.committed()), 10*time.Second)
+	r.stop()
+	l.check(false, false)
 }

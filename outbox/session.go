@@ -18,6 +18,8 @@ const (
 	flightBytes = 4 * batchBytes
 	// callTimeout bounds one statement or request of a session: longer than any lock is waited for.
 	callTimeout = 60 * time.Second
+	// deadLoggedMax dead letters of a batch are logged one by one.
+	deadLoggedMax = 5
 )
 
 // session is one ownership of one lane: a reader, a Writer and a flow between them. All its fields belong to the
@@ -206,13 +208,15 @@ func (s *session) accept(b *readBatch) error {
 	now := time.Now()
 	dead := 0
 	for _, it := range b.items {
-		if it.reason != "" {
-			dead++
+		if it.reason == "" {
+			continue
+		}
+		if dead++; dead <= deadLoggedMax {
 			s.log.Warn("dead letter", "id", it.id, "reason", it.reason, "detail", it.detail)
 		}
-		if s.flood.max > 0 && dead > s.flood.max {
-			break // enough to halt; no need to log thousands
-		}
+	}
+	if dead > deadLoggedMax {
+		s.log.Warn("more dead letters; all are in slotline_dead", "count", dead-deadLoggedMax)
 	}
 	if dead > 0 && s.flood.add(dead, now) {
 		return &fault.Error{Code: codeDeadFlood, Class: fault.Fatal,

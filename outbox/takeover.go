@@ -166,7 +166,8 @@ func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid st
 				Do:   "move this line's tables to a version column of the service's own"}
 		}
 		s.log.Warn("a new generation begins: every event after the cursor is published under greater versions",
-			"generation", gens.last(), "from", state.cursor+1, "why", rule.why, "lost_commits", len(rule.lost))
+			"generation", gens.last(), "from", state.cursor+1, "why", rule.why,
+			"lost_commits", len(rule.lost), "listed_in", "slotline_dead, reason "+ReasonLost)
 		for _, e := range rule.lost {
 			if err := s.listLost(ctx, e); err != nil {
 				return laneError(err, s.lane, "list an event that the database lost")
@@ -191,8 +192,6 @@ func (s *session) listLost(ctx context.Context, e tailEntry) error {
 		s.log.Warn("an event in the topic whose transaction is lost cannot be read", "partition", partitionName(p), "offset", e.Offset, "err", err)
 		return nil
 	}
-	s.log.Warn("an event in the topic has lost its transaction", "partition", partitionName(p), "offset", e.Offset,
-		"id", e.EventID, "table", string(view.Table), "tenant", string(view.Tenant), "entity", string(view.EntityID))
 	detail := fmt.Sprintf("%s partition %d offset %d holds the event; its transaction was lost by a failover or restore", p.Topic, p.Number, e.Offset)
 	_, err := s.relay.o.DB.ExecContext(ctx, lostSQL(s.lane), e.Generation, e.ID, detail, e.EventID[:], view.Table, view.Tenant,
 		view.EntityID, int(view.Op), view.Version, view.Time, []byte{})

@@ -1,0 +1,135 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/integration/harness"
+	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/producer"
+)
+
+// fill appends events of bodyBytes to lane 0's tenants in transactions of 500, and rolls 5 % of the transactions back.
+func (l *outboxLine) fill(events, bodyBytes int) (committed int) {
+	l.t.Helper()
+	rnd := rand.New(rand.NewPCG(1, 1))
+	pad := strings.Repeat("x", max(0, bodyBytes-60))
+	for n := 0; n < events; n += 500 {
+		list := make([]event.Event, 500)
+		for i := range list {
+			owner := fmt.Sprintf("owner-%d", rnd.IntN(500))
+			list[i] = event.Event{ID: event.NewID(), Table: "accounts", Tenant: owner, EntityID: fmt.Sprint(n + i), Op: event.Upsert,
+				Time: time.Now(), Body: fmt.Appendf(nil, `{"owner":"%s","account_id":%d,"value":%d,"pad":"%s"}`, owner, n+i, i, pad)}
+		}
+		tx, err := l.db.Begin()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for _, in := range outbox.Inserts(list, l.cfg.Outbox.Lanes) {
+			if _, err := tx.Exec(in.SQL); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+		if rnd.IntN(20) == 0 {
+			tx.Rollback()
+			continue
+		}
+		if err := tx.Commit(); err != nil {
+			l.t.Fatal(err)
+		}
+		committed += len(list)
+	}
+	return committed
+}
+
+// The figures are printed, and only gross failures fail the test: the machine is shared.
+func TestOutboxFigures(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 5s")
+	l.timing = outbox.Timing{}
+	n := l.fill(100_000, 512)
+
+	began := time.Now()
+	r := l.start()
+	l.waitPublished(n, time.Minute)
+	took := time.Since(began)
+	t.Logf("drain: %d events of 512 B, one lane, 12 headers, 5%% rolled back: %.0f events/s (start and take-over included)", n, float64(n)/took.Seconds())
+	r.stop()
+
+	// Commit to acknowledgement, with the relay in the emitting process.
+	r = l.start()
+	l.producer = producer.New(l.cfg, producer.WithWake(r.Wake))
+	time.Sleep(500 * time.Millisecond)
+	before := r.Lanes()[0]
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	var alone, emitting []time.Duration
+	tick := time.NewTicker(5 * time.Millisecond) // 200 transactions/s
+	defer tick.Stop()
+	if _, err := l.db.Exec("CREATE TABLE own (id BIGINT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(100))"); err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		<-tick.C
+		began := time.Now()
+		err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error {
+			if _, err := tx.ExecContext(t.Context(), "INSERT INTO own (v) VALUES ('x')"); err != nil || i%2 == 0 {
+				return err
+			}
+			return l.producer.Emit(t.Context(), tx, l.accounts.Upsert(account{Owner: "o", ID: uint64(i), Pad: strings.Repeat("x", 400)}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			alone = append(alone, time.Since(began))
+		} else {
+			emitting = append(emitting, time.Since(began))
+		}
+	}
+	time.Sleep(300 * time.Millisecond)
+	after := r.Lanes()[0]
+	t.Logf("append to ack at 100 events/s, bounds in s: %s", quantiles(before.Latency, after.Latency))
+	slices.Sort(alone)
+	slices.Sort(emitting)
+	t.Logf("a transaction with one INSERT: p50 %v p99 %v; with one event more: p50 %v p99 %v (%d each)",
+		alone[len(alone)/2], alone[len(alone)*99/100], emitting[len(emitting)/2], emitting[len(emitting)*99/100], len(alone))
+
+	// An idle lane asks little.
+	time.Sleep(2 * time.Second)
+	queries := func() (q int64) {
+		var name string
+		if err := l.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &q); err != nil {
+			t.Fatal(err)
+		}
+		return q
+	}
+	q := queries()
+	time.Sleep(3 * time.Second)
+	t.Logf("idle: %.1f queries/s on the whole server, other users of it included", float64(queries()-q-1)/3)
+	r.stop()
+}
+
+// quantiles are the bucket bounds below which 50 and 99 % of the events between two states lie.
+func quantiles(before, after []uint64) string {
+	total, counts := uint64(0), make([]uint64, len(after))
+	for i := range after {
+		counts[i] = after[i] - before[i]
+		total += counts[i]
+	}
+	bound := func(share float64) string {
+		sum := uint64(0)
+		for i, c := range counts {
+			if sum += c; float64(sum) >= share*float64(total) && i < len(outbox.LatencyBounds) {
+				return fmt.Sprint(outbox.LatencyBounds[i])
+			}
+		}
+		return "more"
+	}
+	return fmt.Sprintf("p50 <= %s, p99 <= %s of %d", bound(0.5), bound(0.99), total)
+}
