@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,21 +24,11 @@ const (
 //
 //	func TestMain(m *testing.M) { harness.Main(m) }
 func Main(m *testing.M) {
-	if _, err := parseMode(os.Getenv(modeVariable)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	interrupted := make(chan os.Signal, 1)
-	signal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		<-interrupted
-		cleanUp()
-		os.Exit(130)
-	}()
-	code := m.Run()
-	cleanUp()
-	printSkips(os.Stderr)
-	os.Exit(code)
+	Program(func() int {
+		code := m.Run()
+		printSkips(os.Stderr)
+		return code
+	})
 }
 
 // cleanups are run once, last first, when the binary ends.
