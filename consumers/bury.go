@@ -10,6 +10,9 @@ import (
 	"github.com/slotline/slotline/internal/kafka"
 )
 
+// codeFlood is the code of more dead letters than a minute may have.
+const codeFlood = "SL6006"
+
 // bury writes the events that the sink rejected to the dead-letter topic, waits until they are acknowledged, and
 // excludes them from the batch (P7). A flood is no fault of rows: it writes nothing and returns a fault that halts.
 // errStopped: the unit is to end, and the batch is not excluded of anything.
@@ -32,7 +35,7 @@ func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) e
 	}
 	for p, n := range counts {
 		if !u.loop.admitDead(p, n) {
-			return &fault.Error{Code: "SL6006", Class: fault.Fatal,
+			return &fault.Error{Code: codeFlood, Class: fault.Fatal,
 				What: fmt.Sprintf("more than %d events a minute cannot be applied (%d in this batch), the first: %s",
 					u.loop.opts.Config.Dead.HaltPerMinute, n, rejected[0].Err),
 				Why: "so many are the fault of a release, not of rows; none of this batch was made a dead letter",

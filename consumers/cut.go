@@ -53,6 +53,26 @@ func (q *queue) push(it item) {
 	q.bytes += int64(it.bytes)
 }
 
+// trim drops messages from the end until at least so many bytes are dropped or none is left; end is then where to read
+// again.
+func (q *queue) trim(bytes int64) (dropped int64) {
+	for dropped < bytes && len(q.items) > 0 {
+		last := &q.items[len(q.items)-1]
+		dropped += int64(last.bytes)
+		q.end = last.msg.Offset
+		*last = item{}
+		q.items = q.items[:len(q.items)-1]
+	}
+	q.bytes -= dropped
+	q.ready = min(q.ready, len(q.items))
+	if n := len(q.items); dropped > 0 && n > 0 {
+		q.endEpoch = q.items[n-1].msg.LeaderEpoch
+	} else if dropped > 0 {
+		q.endEpoch = q.epoch
+	}
+	return dropped
+}
+
 // pass says that an offset was read, whatever it held.
 func (q *queue) pass(offset int64, epoch int32, now time.Time) {
 	if q.epoch < 0 { // nothing was applied yet: there is nothing that the log could fail to continue

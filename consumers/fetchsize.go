@@ -18,7 +18,7 @@ const (
 	// may; a batch beyond this halts its partition.
 	decompressedBatchesMax = 8
 
-	fetchBytesMin = 64 << 10
+	fetchBytesMin = 4 << 10 // a broker sends one batch in any case
 	fetchBytesMax = 8 << 20
 )
 
@@ -32,8 +32,9 @@ type fetchSize struct {
 	ratio float64 // decompressed by compressed, the greatest seen, decaying
 }
 
-// assumedRatio is what the first fetch reckons with: JSON under lz4 gives 3 to 8.
-const assumedRatio = 8
+// assumedRatio is what the first fetch reckons with. JSON under lz4 gives 3 to 8, but padding may give 200, and the
+// bound grows within a few fetches.
+const assumedRatio = 32
 
 func newFetchSize(memoryBytes int64) *fetchSize {
 	f := &fetchSize{target: memoryBytes / fetchShare / fetchesMax, ratio: assumedRatio}

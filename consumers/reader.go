@@ -220,15 +220,23 @@ func (r *reader) throttle() bool {
 		s.mu.Unlock()
 		parts = append(parts, p)
 	}
-	paused, poll := throttle(loads, r.budget)
+	paused, share, poll := throttle(loads, r.budget)
 	for i, p := range parts {
+		one := map[string][]int32{p.Topic: {p.Number}}
 		switch {
 		case paused[i] && !r.paused[p]:
 			r.paused[p] = true
-			r.cl.PauseFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
+			r.cl.PauseFetchPartitions(one)
 		case !paused[i] && r.paused[p]:
 			delete(r.paused, p)
-			r.cl.ResumeFetchPartitions(map[string][]int32{p.Topic: {p.Number}})
+			r.cl.ResumeFetchPartitions(one)
+		}
+		if paused[i] && loads[i].bytes > share {
+			if next, dropped := r.streams[p].trim(share); dropped > 0 {
+				r.held.Add(-dropped)
+				r.cl.RemoveConsumePartitions(one)
+				r.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{p.Topic: {p.Number: kgo.NoResetOffset().At(next)}})
+			}
 		}
 	}
 	return poll

@@ -120,6 +120,19 @@ func (s *stream) release(bytes int64) {
 	s.mu.Unlock()
 }
 
+// trim drops the end of the queue until the stream holds at most so many bytes; it returns from where to read again,
+// and the bytes dropped. What is in batches stays.
+func (s *stream) trim(bytes int64) (next, dropped int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, 0
+	}
+	dropped = s.q.trim(s.held - bytes)
+	s.held -= dropped
+	return s.q.end, dropped
+}
+
 // close drops what is queued and everything that arrives later; it returns the bytes that the queue held.
 func (s *stream) close() int64 {
 	s.mu.Lock()

@@ -11,21 +11,21 @@ type load struct {
 //
 // A partition that moves is not paused, since pausing throws away what the client has fetched of it: when the memory is
 // full of partitions that move, polling waits for them. A partition that does not move is paused once it holds its
-// share, so that it cannot fill the memory and stop the others; it is fetched again when it has half of that, or moves.
-func throttle(loads []load, budget int64) (paused []bool, poll bool) {
+// share, and what it holds beyond is dropped and read again later, so that it cannot fill the memory and stop the
+// others; it is fetched again when it has half of its share, or moves.
+func throttle(loads []load, budget int64) (paused []bool, share int64, poll bool) {
 	paused = make([]bool, len(loads))
 	if len(loads) == 0 {
-		return paused, true
+		return paused, budget, true
 	}
 	share, total := budget/int64(len(loads)), int64(0)
 	for i, l := range loads {
-		total += l.bytes
-		switch {
-		case l.slow && l.bytes >= share:
+		if l.slow && (l.bytes >= share || l.paused && l.bytes > share/2) {
 			paused[i] = true
-		case l.paused && l.slow && l.bytes > share/2:
-			paused[i] = true
+			total += min(l.bytes, share)
+			continue
 		}
+		total += l.bytes
 	}
-	return paused, total < budget
+	return paused, share, total < budget
 }

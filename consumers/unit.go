@@ -480,8 +480,11 @@ func (u *unit) finish(ctx context.Context, r result) (ending, bool) {
 		if err := u.bury(ctx, f, r.rejected); errors.Is(err, errStopped) {
 			return endStopped, true
 		} else if err != nil {
-			u.haltAll(ctx, asFault(err))
-			return endFlooded, true
+			end := u.haltAll(ctx, asFault(err))
+			if fault.CodeOf(err) == codeFlood {
+				end = endFlooded
+			}
+			return end, true
 		}
 		f.prepared = nil
 		u.forgetNext()

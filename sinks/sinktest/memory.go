@@ -3,6 +3,7 @@ package sinktest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -425,4 +426,11 @@ func (m *Memory) mayApply(p *memoryPrepared) (done bool, err error) {
 		done = false
 	}
 	return done, nil
+}
+
+// Intents are the batches that are stored and not confirmed.
+func (m *Memory) Intents() [][]event.Range {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Values(m.intents))
 }
