@@ -67,9 +67,7 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(initCommand(o), applyCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
 		routeCommand(o), dlqCommand(o), versionCommand(o))
-	for _, cmd := range root.Commands() {
-		wrapArgs(cmd)
-	}
+	wrapArgs(root)
 	return root
 }
 
@@ -228,17 +226,20 @@ for good (no archive, no outbox copy), this moves the sink to the log's start. I
 when, why and which offsets into slotline_gap beside the progress. Restarting the sink is not needed.`,
 		Example: `  slotline sink accept-gap --sink mysql --partition 11 --why "topic was recreated, INC-1204"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := o.open()
-			if err != nil {
-				return err
+			if gap.Partition < 0 {
+				return usageError{errors.New("--partition is needed: slotline status names the halted ones")}
 			}
-			defer l.Close()
 			if gap.Why == "" {
 				return usageError{errors.New(`--why is needed: it is recorded with the gap, e.g. --why "topic recreated, INC-1204"`)}
 			}
 			if gap.Who == "" {
 				gap.Who = whoAmI()
 			}
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
 			lost, err := l.FindGap(cmd.Context(), gap)
 			if err != nil {
 				return err
@@ -256,7 +257,6 @@ when, why and which offsets into slotline_gap beside the progress. Restarting th
 	cmd.Flags().Int32Var(&gap.Partition, "partition", -1, "`number` of the halted partition")
 	cmd.Flags().StringVar(&gap.Why, "why", "", "`reason`, recorded")
 	cmd.Flags().StringVar(&gap.Who, "who", "", "`name` recorded; the login name when not given")
-	_ = cmd.MarkFlagRequired("partition")
 	return cmd
 }
 

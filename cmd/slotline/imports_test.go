@@ -24,7 +24,7 @@ var levels = [][]string{
 	{"producer"},
 	{"outbox/kafka"},
 	{"outbox"},
-	{"internal/kafka", "internal/progress"},
+	{"internal/kafka", "internal/progress", "internal/intake"},
 	{"lease", "internal/plan"},
 	{"internal/mysqldb"},
 	{"config"},
@@ -107,7 +107,7 @@ func TestBinaryLinksNoTestServer(t *testing.T) {
 		t.Fatal("the binary does not link franz-go: the test looks at the wrong place")
 	}
 	for dep := range deps {
-		for _, banned := range []string{"kfake", "go-mysql-server", "testcontainers", "sinktest", "testify", "/embedded", "memsink", "examples/"} {
+		for _, banned := range []string{"kfake", "go-mysql-server", "testcontainers", "sinktest", "testify", "slotline/embedded", "memsink", "examples/"} {
 			if strings.Contains(dep, banned) {
 				t.Errorf("cmd/slotline links %s", dep)
 			}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// capture runs the command as main does and returns its status, stdout and stderr.
+func capture(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	oldOut, oldErr := os.Stdout, os.Stderr
+	defer func() { os.Stdout, os.Stderr = oldOut, oldErr }()
+	var out, errs bytes.Buffer
+	done := make(chan struct{}, 2)
+	pipe := func(to *bytes.Buffer) *os.File {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, _ = io.Copy(to, r)
+			done <- struct{}{}
+		}()
+		return w
+	}
+	o, e := pipe(&out), pipe(&errs)
+	os.Stdout, os.Stderr = o, e
+	status = run(t.Context(), args)
+	o.Close()
+	e.Close()
+	<-done
+	<-done
+	return status, out.String(), errs.String()
+}
+
+func TestInitWritesAFileThatRoutes(t *testing.T) {
+	for _, example := range []bool{false, true} {
+		file := filepath.Join(t.TempDir(), "slotline.yaml")
+		args := []string{"init", "-c", file}
+		if example {
+			args = append(args, "--example")
+		}
+		if status, _, stderr := capture(t, args...); status != 0 {
+			t.Fatalf("init: status %d\n%s", status, stderr)
+		}
+		status, out, stderr := capture(t, "route", "UA", "-c", file, "-o", "json")
+		if status != 0 || !strings.Contains(out, `"shard"`) {
+			t.Errorf("route: status %d\n%s%s", status, out, stderr)
+		}
+		if status, _, stderr := capture(t, args...); status != 2 || !strings.Contains(stderr, "is there already") {
+			t.Errorf("a second init: status %d, want 2\n%s", status, stderr)
+		}
+	}
+}
+
+func TestExitStatusOfWrongUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "slotline.yaml")
+	if status, _, stderr := capture(t, "init", "-c", file); status != 0 {
+		t.Fatal(stderr)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"route"}, "accepts 1 arg"},
+		{[]string{"route", ""}, "SL9002"},
+		{[]string{"route", strings.Repeat("x", 65)}, "SL9002"},
+		{[]string{"nonsense"}, "nonsense"},
+		{[]string{"apply", "--wrong"}, "--wrong"},
+		{[]string{"status", "-o", "xml"}, "table, json or yaml"},
+		{[]string{"sink", "doris"}, "doris"},
+		{[]string{"sink"}, "accepts 1 arg"},
+		{[]string{"sink", "accept-gap"}, "partition"},
+		{[]string{"sink", "accept-gap", "--partition", "1"}, "--why"},
+		{[]string{"route", "UA", "-c", file + ".none"}, "SL1001"},
+	} {
+		args := c.args
+		if !slices.Contains(args, "-c") {
+			args = append(args, "-c", file)
+		}
+		status, _, stderr := capture(t, args...)
+		if status != 2 || !strings.Contains(stderr, c.says) {
+			t.Errorf("slotline %v: status %d, want 2; stderr must say %q:\n%s", c.args, status, c.says, stderr)
+		}
+	}
+}
+
+func TestCompletionOfEachShell(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		status, out, stderr := capture(t, "completion", shell)
+		if status != 0 || !strings.Contains(out, "slotline") {
+			t.Errorf("completion %s: status %d, %d bytes\n%s", shell, status, len(out), stderr)
+		}
+	}
+}
+
+func TestYAMLHasTheKeysOfJSON(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "slotline.yaml")
+	if status, _, stderr := capture(t, "init", "-c", file); status != 0 {
+		t.Fatal(stderr)
+	}
+	status, out, _ := capture(t, "route", "UA", "-c", file, "-o", "yaml")
+	if status != 0 || !strings.Contains(out, "tenant: UA\n") || !strings.Contains(out, "- slot: ") {
+		t.Errorf("status %d\n%s", status, out)
+	}
+}
