@@ -1,0 +1,145 @@
+package clickhouse
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/intake"
+	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap/intent"
+)
+
+// codec is the format of the blocks that are made of events. It is stored with each intent.
+const codec = 1
+
+// Options of a sink. Config, Layout and State are needed; the rest has defaults.
+type Options struct {
+	Config *config.Config // with sinks.clickhouse
+	Layout *partitioner.Layout
+	// State is the database that sinks.state names, as package mysqldb opens it. It is not closed here.
+	State *sql.DB
+	// Sink names its rows there; "clickhouse" unless set.
+	Sink string
+	// Owner is unique to this process; lease.NewOwner() unless set.
+	Owner string
+	// LogStart is where the log of a partition begins, for the rows that Plan seeds; 0 unless set.
+	LogStart func(event.Partition) int64
+	Logger   *slog.Logger
+}
+
+// Sink applies events to ClickHouse. Its methods may be called from any goroutine.
+type Sink struct {
+	name       string
+	topics     []string
+	groups     int
+	batchBytes int64
+	tables     []*table
+	rules      *intake.Rules
+	state      *intent.State
+	stateDB    *sql.DB
+	statePlace string // "outbox db0/flights"
+	logStart   func(event.Partition) int64
+	pool       *pool
+	layout     atomic.Pointer[partitioner.Layout]
+
+	verifying sync.Mutex // held through verify's I/O
+	verified  atomic.Bool
+}
+
+// table is a table of the file with its statement.
+type table struct {
+	*event.Table
+	insert string
+}
+
+// New makes a sink. It does no I/O.
+func New(o Options) (*Sink, error) {
+	c := o.Config.Sinks.ClickHouse
+	s := &Sink{name: o.Sink, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
+		stateDB: o.State, logStart: o.LogStart}
+	if s.name == "" {
+		s.name = "clickhouse"
+	}
+	if s.logStart == nil {
+		s.logStart = func(event.Partition) int64 { return 0 }
+	}
+	log, owner := o.Logger, o.Owner
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if owner == "" {
+		owner = lease.NewOwner()
+	}
+	var err error
+	if s.rules, err = intake.New(o.Config.Tables, &event.LimitsClickHouse, o.Config.Months.From); err != nil {
+		return nil, err
+	}
+	for _, t := range o.Config.Tables {
+		if other := o.Config.Table(viewName(t)); other != nil {
+			return nil, &fault.Error{Code: codeNames, Class: fault.Usage,
+				What: fmt.Sprintf("table %s has the name of the view that ClickHouse's readers of table %s use", other.Name, t.Name),
+				Do:   "name one of them otherwise, or switch the clickhouse sink off"}
+		}
+		s.tables = append(s.tables, &table{t, insertSQL(t)})
+	}
+	place := o.Config.Sinks.State.Place()
+	s.statePlace = "state " + place
+	if o.Config.Sinks.State.Key() == o.Config.Outbox.DSN.Key() {
+		s.statePlace = "outbox " + place
+	}
+	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
+		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec})
+	s.pool = &pool{dsn: c.DSN, log: log}
+	s.SetLayout(o.Layout)
+	return s, nil
+}
+
+// Name is what progress rows, metrics and dead letters call it.
+func (s *Sink) Name() string { return s.name }
+
+// SetLayout takes a layout in place of the one before, for batches prepared from then on.
+func (s *Sink) SetLayout(l *partitioner.Layout) { s.layout.Store(l) }
+
+// Groups are the fixed groups of partitions: partition number mod sinks.clickhouse.groups.
+func (s *Sink) Groups() [][]event.Partition {
+	return intent.Groups(s.topics, s.layout.Load().Partitions(), s.groups)
+}
+
+// TakeOver makes this process the owner of a group. Before that it looks whether ClickHouse answers and its tables are
+// as the file says: a process that could not send must not hold the lease.
+func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Owned, error) {
+	number, err := intent.GroupOf(s.Groups(), parts)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.name, err)
+	}
+	if err := s.verify(ctx); err != nil {
+		return nil, err
+	}
+	g, err := s.state.TakeOver(ctx, number, parts)
+	if err != nil {
+		return nil, err
+	}
+	return &owned{sink: s, group: g}, nil
+}
+
+// Halt records that a partition has stopped, and why, for status to show.
+func (s *Sink) Halt(ctx context.Context, p event.Partition, cause *fault.Error) error {
+	return s.state.Halt(ctx, p, cause)
+}
+
+// Close closes the connections that are not in use.
+func (s *Sink) Close() error {
+	s.pool.close()
+	return nil
+}
+
+// where names the server in errors: "clickhouse (ch1/flights)".
+func (s *Sink) where() string { return s.name + " (" + s.pool.place() + ")" }

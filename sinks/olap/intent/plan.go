@@ -1,0 +1,129 @@
+package intent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/plan"
+	"github.com/slotline/slotline/internal/progress"
+)
+
+// Plan says which tables and rows are missing. heading is the line that the changes stand under; logStart says where
+// the log of a partition begins.
+func (s *State) Plan(ctx context.Context, heading string, groups [][]event.Partition, logStart func(event.Partition) int64) ([]plan.Change, error) {
+	if err := progress.CheckFormat(ctx, s.o.DB, s.where()); err != nil {
+		return nil, s.wrap(err)
+	}
+	if err := s.checkFormat(ctx); err != nil {
+		return nil, s.wrap(err)
+	}
+	tables, err := s.tables(ctx)
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	seededGroups, seededParts := map[int]bool{}, map[event.Partition]bool{}
+	if tables[Table] {
+		if seededGroups, err = s.seededGroups(ctx); err != nil {
+			return nil, s.wrap(err)
+		}
+	}
+	if tables[progress.Table] {
+		rows, err := progress.List(ctx, s.o.DB, s.o.Sink)
+		if err != nil {
+			return nil, s.wrap(err)
+		}
+		for _, r := range rows {
+			seededParts[r.Partition] = true
+		}
+	}
+	var newGroups []int
+	var newParts []event.Partition
+	for g, parts := range groups {
+		if !seededGroups[g] {
+			newGroups = append(newGroups, g)
+		}
+		for _, p := range parts {
+			if !seededParts[p] {
+				newParts = append(newParts, p)
+			}
+		}
+	}
+	var changes []plan.Change
+	if !tables[Table] || len(newGroups) > 0 {
+		changes = append(changes, plan.Change{Where: heading, Sign: plan.Create,
+			What: fmt.Sprintf("%s (%d groups of %s)", Table, len(newGroups), s.o.Sink),
+			Do:   func(ctx context.Context) error { return s.wrap(s.seedGroups(ctx, newGroups)) }})
+	}
+	if !tables[progress.Table] || !tables[progress.GapTable] || len(newParts) > 0 {
+		changes = append(changes, plan.Change{Where: heading, Sign: plan.Create,
+			What: fmt.Sprintf("%s (%d rows of %s)", progress.Table, len(newParts), s.o.Sink),
+			Do:   func(ctx context.Context) error { return s.wrap(s.seedProgress(ctx, newParts, logStart)) }})
+	}
+	return changes, nil
+}
+
+func (s *State) tables(ctx context.Context) (map[string]bool, error) {
+	rows, err := s.o.DB.QueryContext(ctx, "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() "+
+		"AND TABLE_NAME IN ('slotline_intent','slotline_progress','slotline_gap')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	there := make(map[string]bool)
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		there[strings.ToLower(name)] = true
+	}
+	return there, rows.Err()
+}
+
+func (s *State) seededGroups(ctx context.Context) (map[int]bool, error) {
+	rows, err := s.o.DB.QueryContext(ctx, "SELECT `grp` FROM `slotline_intent` WHERE `sink`=?", s.o.Sink)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	there := make(map[int]bool)
+	for rows.Next() {
+		var g int
+		if err := rows.Scan(&g); err != nil {
+			return nil, err
+		}
+		there[g] = true
+	}
+	return there, rows.Err()
+}
+
+const seedSQL = "INSERT INTO `slotline_intent` (`sink`,`grp`,`run_id`,`seq`,`codec`,`ranges`,`excluded`,`confirmed`,`updated_at`) " +
+	"VALUES (?,?,?,0,?,'[]','[]',1,UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `seq`=`slotline_intent`.`seq`"
+
+func (s *State) seedGroups(ctx context.Context, groups []int) error {
+	if _, err := s.o.DB.ExecContext(ctx, DDL()); err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if _, err := s.o.DB.ExecContext(ctx, seedSQL, s.o.Sink, g, make([]byte, len(Run{})), s.o.Codec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *State) seedProgress(ctx context.Context, parts []event.Partition, logStart func(event.Partition) int64) error {
+	for _, statement := range progress.DDL() {
+		if _, err := s.o.DB.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	for _, p := range parts {
+		if err := progress.Seed(ctx, s.o.DB, s.o.Sink, event.Position{Partition: p, Next: logStart(p), LeaderEpoch: -1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
