@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -490,5 +491,29 @@ func TestStatementsWithRows(t *testing.T) {
 	}
 	for _, sql := range []string{"USE default", "SET max_threads = 1", "OPTIMIZE TABLE dev_statements.t FINAL", "ALTER TABLE dev_statements.t ADD COLUMN b String", "DROP TABLE dev_statements.t"} {
 		run(t, c, sql)
+	}
+}
+
+// A query text of megabytes is the engine's to judge; one that is beyond any use is refused before it is read.
+func TestHugeQueries(t *testing.T) {
+	addr := sharedAddr(t)
+	c := connect(t, ch.Options{Address: addr})
+	const size = 6_000_000
+	long := "SELECT length('" + strings.Repeat("x", size) + "') AS answer"
+	if err := c.Do(t.Context(), ch.Query{Body: long}); !ch.IsErr(err, proto.ErrSyntaxError) {
+		t.Errorf("6 MB of query, over max_query_size: %v", err)
+	}
+	if n := number(t, c, long, ch.Setting{Key: "max_query_size", Value: "100000000"}); n != size {
+		t.Errorf("6 MB of query: %d", n)
+	}
+	if os.Getenv(serverEnv) != "" {
+		return // the server has another limit
+	}
+	err := c.Do(t.Context(), ch.Query{Body: "SELECT '" + strings.Repeat("x", 70<<20) + "'"})
+	if err == nil {
+		t.Error("70 MB of query were taken")
+	}
+	if err := connect(t, ch.Options{Address: addr}).Ping(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

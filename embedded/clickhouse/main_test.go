@@ -119,7 +119,7 @@ func connect(t *testing.T, o ch.Options) *ch.Client {
 func do(t *testing.T, c *ch.Client, q ch.Query) {
 	t.Helper()
 	if err := c.Do(t.Context(), q); err != nil {
-		t.Fatalf("%s: %v", q.Body, err)
+		t.Fatalf("%.300s: %v", q.Body, err)
 	}
 }
 
@@ -131,7 +131,7 @@ func number(t *testing.T, c *ch.Client, sql string, settings ...ch.Setting) uint
 	var n proto.ColUInt64
 	do(t, c, ch.Query{Body: sql, Settings: settings, Result: proto.Results{{Name: "answer", Data: &n}}})
 	if len(n) != 1 {
-		t.Fatalf("%s: %d rows", sql, len(n))
+		t.Fatalf("%.300s: %d rows", sql, len(n))
 	}
 	return n[0]
 }
@@ -142,7 +142,7 @@ func text(t *testing.T, c *ch.Client, sql string, settings ...ch.Setting) string
 	var s proto.ColStr
 	do(t, c, ch.Query{Body: sql, Settings: settings, Result: proto.Results{{Name: "answer", Data: &s}}})
 	if s.Rows() != 1 {
-		t.Fatalf("%s: %d rows", sql, s.Rows())
+		t.Fatalf("%.300s: %d rows", sql, s.Rows())
 	}
 	return s.Row(0)
 }
