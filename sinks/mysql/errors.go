@@ -42,7 +42,7 @@ func (s *Sink) Grants() []string {
 			fmt.Sprintf("-- shard %s, %s", sh.name, sh.dsn.Place()),
 			fmt.Sprintf("GRANT %s ON %s.* TO %s@'%%';", shardPrivileges, mysqldb.Ident(sh.dsn.Database()), sqlString(user)),
 			"-- to find, at a take-over, who holds the progress row; without it a take-over may wait for a minute",
-			fmt.Sprintf("GRANT SELECT ON performance_schema.* TO %s@'%%';", sqlString(user)))
+			fmt.Sprintf("GRANT SELECT ON performance_schema.* TO %s@'%%'; -- in MariaDB: GRANT PROCESS ON *.*", sqlString(user)))
 	}
 	return list
 }

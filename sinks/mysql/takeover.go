@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
 )
 
 // lockPatience is how long a take-over waits for the row's lock before it looks for who holds it. A batch of a living
 // owner takes some tens of milliseconds; whoever holds it longer is paused or cut off, and is being replaced.
 const lockPatience = time.Second
+
+// lockWait is how long one try waits in all.
+const lockWait = 4 * time.Second
 
 // TakeOver bumps the owner epoch of one partition in every shard that it meets, once, and says where it stands. From
 // then on no earlier owner changes anything.
@@ -103,6 +107,11 @@ func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, 
 	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
 		return progress.Row{}, sh.wrap(err)
 	}
+	// So that a row that stays locked does not keep the others from being taken over; it is tried again.
+	_, err = conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = "+strconv.Itoa(int(lockWait/time.Second)))
+	if err != nil && mysqldb.Number(err) == 0 { // an engine without InnoDB does not know it
+		return progress.Row{}, sh.wrap(err)
+	}
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
 	watcher.Go(func() { sh.killBlockers(ctx, id, done) })
@@ -118,9 +127,15 @@ const blockersSQL = "SELECT DISTINCT b.PROCESSLIST_ID FROM performance_schema.da
 	"JOIN performance_schema.threads b ON b.THREAD_ID = w.BLOCKING_THREAD_ID " +
 	"WHERE r.PROCESSLIST_ID = ? AND b.PROCESSLIST_ID IS NOT NULL"
 
+const blockersMariaDBSQL = "SELECT DISTINCT b.trx_mysql_thread_id FROM information_schema.INNODB_LOCK_WAITS w " +
+	"JOIN information_schema.INNODB_TRX r ON r.trx_id = w.requesting_trx_id " +
+	"JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id " +
+	"WHERE r.trx_mysql_thread_id = ?"
+
 // killBlockers kills, each second until done, the connections that the take-over of connection id waits for. They are
 // those of this sink's own user, which needs no privilege to kill them; to see them it needs SELECT on
-// performance_schema. Without it the take-over waits until the server drops the silent session (wait_timeout, 60 s).
+// performance_schema (in MariaDB: PROCESS). Without it the take-over is tried until the server drops the silent session
+// (wait_timeout, 60 s).
 func (sh *shard) killBlockers(ctx context.Context, id int64, done <-chan struct{}) {
 	ticker := time.NewTicker(lockPatience)
 	defer ticker.Stop()
@@ -135,7 +150,7 @@ func (sh *shard) killBlockers(ctx context.Context, id int64, done <-chan struct{
 		blockers, err := sh.blockers(ctx, id)
 		if err != nil {
 			sh.sink.log.Warn("take-over waits for a lock; who holds it cannot be seen", "shard", sh.name, "error", err,
-				"grant", "SELECT ON performance_schema.*")
+				"do", "grant what slotline apply --grants prints")
 			return
 		}
 		for _, blocker := range blockers {
@@ -147,7 +162,11 @@ func (sh *shard) killBlockers(ctx context.Context, id int64, done <-chan struct{
 }
 
 func (sh *shard) blockers(ctx context.Context, id int64) ([]int64, error) {
-	rows, err := sh.control.QueryContext(ctx, blockersSQL, id)
+	query := blockersSQL
+	if sh.engine.Load().MariaDB {
+		query = blockersMariaDBSQL
+	}
+	rows, err := sh.control.QueryContext(ctx, query, id)
 	if err != nil {
 		return nil, err
 	}
