@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/slotline/slotline/config"
@@ -97,6 +98,8 @@ func (r *router) check(row *laneRow) (reason, detail string, t routedTable) {
 		return bad("tenant holds a NUL")
 	case len(row.entityID) == 0:
 		return bad("entity_id is empty")
+	case !utf8.Valid(row.tenant), !utf8.Valid(row.entityID):
+		return bad("tenant or entity_id is not UTF-8")
 	case partitioner.Lane(text(row.tenant), r.lanes) != r.lane:
 		return bad("tenant %.64q belongs in %s: CRC32(tenant) mod %d", row.tenant,
 			LaneTable(partitioner.Lane(text(row.tenant), r.lanes)), r.lanes)

@@ -1,0 +1,17 @@
+SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 ORDER BY id LIMIT 5000;
+SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 OR id IN (7,20) OR id BETWEEN 12 AND 15 OR id BETWEEN 30 AND 40 ORDER BY id LIMIT 5000;
+SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 OR id BETWEEN 12 AND 15 ORDER BY id LIMIT 16;
+SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_00 WHERE id IN (7,9) ORDER BY id LIMIT 2;
+SELECT id, event_id FROM slotline_outbox_00 WHERE id IN (11) OR id BETWEEN 7 AND 9 ORDER BY id LIMIT 50000;
+UPDATE slotline_lane SET cursor_id = ?, hot = ?, offsets = ?, saved_at = UTC_TIMESTAMP(6) WHERE lane = ? AND owner_epoch = ? AND server_uuid = @@server_uuid;
+UPDATE slotline_lane SET generations = ?, server_uuid = @@server_uuid, saved_at = UTC_TIMESTAMP(6) WHERE lane = ? AND owner_epoch = ? AND @@server_uuid = ?;
+INSERT INTO slotline_lane_gap (lane, kind, bucket, ids) VALUES (?, ?, ?, ?) ON DUPLICATE KEY UPDATE ids = VALUES(ids);
+DELETE FROM slotline_lane_gap WHERE lane = ? AND kind = ? AND bucket = ?;
+UPDATE slotline_lane SET halted_at = UTC_TIMESTAMP(6), halt_code = ?, halt_text = ? WHERE lane = ? AND owner_epoch = ?;
+UPDATE slotline_lane SET halted_at = NULL, halt_code = NULL, halt_text = NULL WHERE lane = ? AND owner_epoch = ?;
+SELECT server_uuid, cursor_id, hot, offsets, generations, @@server_uuid FROM slotline_lane WHERE lane = ?;
+SELECT kind, ids FROM slotline_lane_gap WHERE lane = ? ORDER BY kind, bucket;
+INSERT IGNORE INTO slotline_dead (lane, generation, id, reason, detail, dead_at, event_id, tbl, tenant, entity_id, op, version, month, spread, codec, created_at, trace, payload) SELECT 1, ?, id, ?, ?, UTC_TIMESTAMP(6), event_id, tbl, tenant, entity_id, op, version, month, spread, codec, created_at, trace, payload FROM slotline_outbox_01 WHERE id = ?;
+INSERT IGNORE INTO slotline_dead (lane, generation, id, reason, detail, dead_at, event_id, tbl, tenant, entity_id, op, version, codec, created_at, payload) VALUES (1, ?, ?, 'lost_commit', ?, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, 1, ?, ?);
+SELECT l.lane, l.cursor_id, (SELECT COALESCE(MAX(id), 0) FROM slotline_outbox_00), (SELECT created_at FROM slotline_outbox_00 WHERE id > l.cursor_id ORDER BY id LIMIT 1), l.saved_at, l.owner, l.owner_epoch, l.lease_until, l.hot, l.halted_at, l.halt_code, l.halt_text, UTC_TIMESTAMP(6) FROM slotline_lane l WHERE l.lane = 0 UNION ALL SELECT l.lane, l.cursor_id, (SELECT COALESCE(MAX(id), 0) FROM slotline_outbox_01), (SELECT created_at FROM slotline_outbox_01 WHERE id > l.cursor_id ORDER BY id LIMIT 1), l.saved_at, l.owner, l.owner_epoch, l.lease_until, l.hot, l.halted_at, l.halt_code, l.halt_text, UTC_TIMESTAMP(6) FROM slotline_lane l WHERE l.lane = 1;
+ALTER TABLE slotline_outbox_00 REORGANIZE PARTITION pmax INTO (PARTITION p6000000 VALUES LESS THAN (6000001), PARTITION p7000000 VALUES LESS THAN (7000001), PARTITION pmax VALUES LESS THAN MAXVALUE);

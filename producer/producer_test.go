@@ -1,0 +1,259 @@
+package producer_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/producer"
+)
+
+func newProducer(t *testing.T, opts ...producer.Option) (*fakeDB, *sql.DB, *producer.Producer, *producer.Table[Flight]) {
+	t.Helper()
+	fake := newFakeDB()
+	db := fake.open()
+	t.Cleanup(func() { db.Close() })
+	p := producer.New(testConfig(), opts...)
+	return fake, db, p, producer.MustRegister[Flight](p, "flights")
+}
+
+func flight(id uint64) Flight {
+	return Flight{Carrier: "UA", FlightID: id, SchedDep: time.Now(), Status: "x"}
+}
+
+func TestRunRollsBackOnErrorAndPanic(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	boom := errors.New("boom")
+	err := p.Run(t.Context(), db, func(tx *producer.Tx) error {
+		if err := p.Emit(t.Context(), tx, flights.Upsert(flight(1))); err != nil {
+			t.Error(err)
+		}
+		return boom
+	})
+	if err != boom {
+		t.Errorf("Run returned %v", err)
+	}
+	func() {
+		defer func() {
+			if r := recover(); r != "panicked" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		p.Run(t.Context(), db, func(tx *producer.Tx) error { panic("panicked") })
+	}()
+	if want := []string{"BEGIN", "ROLLBACK", "BEGIN", "ROLLBACK"}; !slices.Equal(fake.statements(), want) {
+		t.Errorf("statements %q", fake.statements())
+	}
+}
+
+func TestRunWritesOneInsertPerLaneJustBeforeCommit(t *testing.T) {
+	var woken []int
+	fake, db, p, flights := newProducer(t, producer.WithWake(func(lane int) { woken = append(woken, lane) }))
+	err := p.Run(t.Context(), db, func(tx *producer.Tx) error {
+		for i := range 20 {
+			f := flight(uint64(i))
+			f.Carrier = []string{"UA", "AA"}[i%2]
+			if err := p.Emit(t.Context(), tx, flights.Upsert(f)); err != nil {
+				return err
+			}
+		}
+		_, err := tx.ExecContext(t.Context(), "UPDATE flight SET x = 1")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fake.statements()
+	if len(got) != 5 || got[0] != "BEGIN" || got[1] != "UPDATE flight SET x = 1" || got[4] != "COMMIT" {
+		t.Fatalf("statements %.60q", got)
+	}
+	for _, insert := range got[2:4] {
+		if n := strings.Count(insert, "),("); n != 9 {
+			t.Errorf("%d rows in %.60q", n+1, insert)
+		}
+	}
+	if len(woken) != 2 || !slices.IsSorted(woken) {
+		t.Errorf("woken %v", woken)
+	}
+}
+
+// What is not an open transaction is refused before any SQL.
+func TestEmitRefusesWhatIsNotATransaction(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var kept *producer.Tx
+	if err := p.Run(t.Context(), db, func(tx *producer.Tx) error { kept = tx; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	done, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done.Rollback()
+	before := len(fake.statements())
+	for _, tx := range []producer.Transaction{db, conn, kept, done, nil, (*producer.Tx)(nil), (*sql.Tx)(nil), pool{db}} {
+		err := p.Emit(t.Context(), tx, flights.Upsert(flight(1)))
+		if !errors.Is(err, producer.ErrNotInTransaction) || fault.CodeOf(err) == "" {
+			t.Errorf("%T: %v", tx, err)
+		}
+	}
+	if got := fake.statements(); len(got) != before {
+		t.Errorf("statements %q", got[before:])
+	}
+	// A library's wrapper of a transaction is one.
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Emit(t.Context(), wrapped{tx}, flights.Upsert(flight(1))); err != nil {
+		t.Error(err)
+	}
+}
+
+type pool struct{ *sql.DB }
+type wrapped struct{ *sql.Tx }
+
+func TestEmitNamesTheColumnOfABadValue(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := flight(1)
+	f.Carrier = "too long"
+	early, late := flight(2), flight(3)
+	early.SchedDep = time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC)
+	late.SchedDep = time.Now().AddDate(0, 4, 0)
+	big := flight(4)
+	big.Status = strings.Repeat("x", 3000)
+	before := len(fake.statements())
+	for _, c := range []struct {
+		event  producer.Event
+		want   error
+		column string
+	}{
+		{flights.Upsert(f), producer.ErrInvalidValue, "carrier"},
+		{flights.Upsert(early), producer.ErrInvalidValue, "sched_dep"},
+		{flights.Upsert(late), producer.ErrInvalidValue, "sched_dep"},
+		{flights.Upsert(big), producer.ErrTooLarge, "flights"},
+		{producer.Event{}, producer.ErrInvalidValue, ""},
+	} {
+		// A good event of the same call is not written either.
+		err := p.Emit(t.Context(), tx, flights.Upsert(flight(9)), c.event)
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.column) {
+			t.Errorf("%v, wanted %v about %q", err, c.want, c.column)
+		}
+	}
+	if got := fake.statements(); len(got) != before {
+		t.Errorf("statements %.60q", got[before:])
+	}
+	if _, err := producer.Register[Flight](p, "flight"); !errors.Is(err, producer.ErrUnknownTable) {
+		t.Error(err)
+	}
+}
+
+// Admission: nothing is sent once the lanes are behind, and the state is asked for four times a second at most.
+func TestBackloggedBeforeAnySQL(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	emit := func() error {
+		return p.Run(t.Context(), db, func(tx *producer.Tx) error {
+			return p.Emit(t.Context(), tx, flights.Upsert(flight(1)))
+		})
+	}
+	for range 100 {
+		if err := emit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fake.queries > 10 {
+		t.Errorf("%d admission queries for 100 transactions", fake.queries)
+	}
+	before := len(fake.statements())
+	fake.mu.Lock()
+	fake.oldest, fake.maxID = 11*time.Minute, 10
+	fake.mu.Unlock()
+	p = producer.New(testConfig()) // knows nothing yet
+	if err := emit(); !errors.Is(err, producer.ErrBacklogged) || !strings.Contains(err.Error(), "11m") {
+		t.Errorf("%v", err)
+	}
+	if got := fake.statements(); len(got) != before {
+		t.Errorf("statements %q", got[before:])
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Emit(t.Context(), tx, flights.Upsert(flight(1))); !errors.Is(err, producer.ErrBacklogged) {
+		t.Errorf("%v", err)
+	}
+	fake.mu.Lock()
+	fake.oldest, fake.maxID = time.Second, 6_000_000
+	fake.mu.Unlock()
+	p = producer.New(testConfig())
+	if err := emit(); !errors.Is(err, producer.ErrBacklogged) || !strings.Contains(err.Error(), "backlog_events_max") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestCommitUnknownOnlyWhereItIs(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		err     error
+		unknown bool
+	}{
+		{mysql.ErrInvalidConn, true},
+		{fmt.Errorf("read tcp: %w", context.DeadlineExceeded), true},
+		{&mysql.MySQLError{Number: 1053, Message: "Server shutdown in progress"}, true},
+		{driver.ErrBadConn, false},
+		{&mysql.MySQLError{Number: 1213, Message: "Deadlock found"}, false},
+		{&mysql.MySQLError{Number: 3101, Message: "rolled back by group replication"}, false},
+	} {
+		fake, db, p, flights := newProducer(t)
+		fake.fail["COMMIT"] = c.err
+		err := p.Run(t.Context(), db, func(tx *producer.Tx) error { return p.Emit(t.Context(), tx, flights.Upsert(flight(1))) })
+		if err == nil || errors.Is(err, producer.ErrCommitUnknown) != c.unknown || !errors.Is(err, c.err) {
+			t.Errorf("COMMIT failed with %v, Run with %v", c.err, err)
+		}
+	}
+	// A context that ended before COMMIT was sent: database/sql rolled back.
+	_, db, p, _ := newProducer(t)
+	err := p.Run(ctx, db, func(tx *producer.Tx) error { return nil })
+	if err == nil || errors.Is(err, producer.ErrCommitUnknown) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTraceParentIsCaptured(t *testing.T) {
+	type key struct{}
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	fake, db, p, flights := newProducer(t, producer.WithTraceParent(func(ctx context.Context) string {
+		s, _ := ctx.Value(key{}).(string)
+		return s
+	}))
+	for _, value := range []string{trace, "not one"} {
+		ctx := context.WithValue(t.Context(), key{}, value)
+		err := p.Run(ctx, db, func(tx *producer.Tx) error { return p.Emit(ctx, tx, flights.Upsert(flight(1))) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		insert := fake.statements()[len(fake.statements())-2]
+		if got := strings.Contains(insert, hex.EncodeToString([]byte(value))); got != (value == trace) {
+			t.Errorf("traceparent %q: %v in %.80s", value, got, insert)
+		}
+	}
+}
