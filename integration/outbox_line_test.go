@@ -34,6 +34,7 @@ type outboxLine struct {
 	producer *producer.Producer
 	accounts *producer.Table[account]
 	timing   outbox.Timing
+	wrap     func(outbox.Writer) outbox.Writer // of every relay's writers, to break them; may be nil
 }
 
 // account is the entity of the outbox tests. Value counts its changes, in the order of their commits.
@@ -135,11 +136,16 @@ func (l *outboxLine) start() *runningRelay {
 			if r.dead {
 				return nil, fmt.Errorf("killed")
 			}
-			w, err := outboxkafka.New(l.cfg, lane, nil)
-			if err == nil {
-				r.writers = append(r.writers, w)
+			writer, err := outboxkafka.New(l.cfg, lane, nil)
+			if err != nil {
+				return nil, err
 			}
-			return w, err
+			var w outbox.Writer = writer
+			if l.wrap != nil {
+				w = l.wrap(w)
+			}
+			r.writers = append(r.writers, w)
+			return w, nil
 		}})
 	go func() { r.done <- r.Run(ctx) }()
 	l.t.Cleanup(func() {

@@ -2,12 +2,15 @@ package integration
 
 import (
 	"bytes"
+	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/slotline/slotline/fault"
@@ -372,6 +375,76 @@ func TestOutboxPartitionsAhead(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	l.waitPublished(len(l.committed()), 10*time.Second)
+	r.stop()
+	l.check(false, false)
+}
+
+// P5: a relay whose lease was taken by another saves nothing and closes its producer; it comes back when the lease is
+// free again, and goes on without a hole or a repeat.
+func TestP5_OutboxLostLeaseFallsSilent(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 600ms")
+	closed := make(chan struct{}, 10)
+	l.wrap = func(w outbox.Writer) outbox.Writer { return closeTeller{w, closed} }
+	r := l.start()
+	w := &writers{count: 8, transactions: 2500, rollbackShare: 0.1, think: 8 * time.Millisecond}
+	emitting := make(chan struct{})
+	go func() { defer close(emitting); w.run(l, 1) }()
+	time.Sleep(500 * time.Millisecond)
+	if _, err := l.db.Exec("UPDATE slotline_lane SET owner = 'thief', owner_epoch = owner_epoch + 1, lease_until = UTC_TIMESTAMP(6) + INTERVAL 1200000 MICROSECOND"); err != nil {
+		t.Fatal(err)
+	}
+	stolen := l.backlogs()[0].Cursor
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+		t.Error("the producer is not closed within the lease time")
+	}
+	if now := l.backlogs()[0]; now.Cursor != stolen || now.Owner != "thief" {
+		t.Errorf("the lane moved from %d to %d under %s", stolen, now.Cursor, now.Owner)
+	}
+	<-emitting
+	l.waitPublished(len(l.committed()), 20*time.Second)
+	r.stop()
+	l.check(false, false)
+}
+
+// closeTeller says when a writer is closed.
+type closeTeller struct {
+	outbox.Writer
+	closed chan<- struct{}
+}
+
+func (c closeTeller) Close() {
+	select {
+	case c.closed <- struct{}{}:
+	default:
+	}
+	c.Writer.Close()
+}
+
+// A connection that is cut after COMMIT was sent: Run says that it does not know, and the event is published.
+func TestProducerConnectionCutInCommit(t *testing.T) {
+	m := harness.MySQL(t)
+	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 1, lease_time: 1s")
+	cut := newWire(t, m.Addr, func(sent []byte) bool { return bytes.Contains(sent, []byte("COMMIT")) })
+	c, err := mysqldriver.ParseDSN(m.DSN(l.cfg.Outbox.DSN.Database()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Addr = cut.addr()
+	db, err := sql.Open("mysql", c.FormatDSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	err = l.producer.Run(t.Context(), db, func(tx *producer.Tx) error {
+		return l.producer.Emit(t.Context(), tx, l.accounts.Upsert(account{Owner: "a", ID: 1}))
+	})
+	if !errors.Is(err, producer.ErrCommitUnknown) || fault.CodeOf(err) == "" {
+		t.Errorf("Run returned %v", err)
+	}
+	r := l.start()
+	l.waitPublished(1, 10*time.Second)
 	r.stop()
 	l.check(false, false)
 }

@@ -253,8 +253,8 @@ func (s *session) takeAnswers() {
 	s.answers = s.writer.Answers(s.answers[:0])
 	for i := range s.answers {
 		a := &s.answers[i]
-		if a.Err != nil {
-			s.log.Warn("partition refuses", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "err", a.Err)
+		if a.Err != nil && s.flow.parts[a.Out.item.part].err == nil && !errors.Is(a.Err, ErrRecordTooLarge) {
+			s.log.Warn("partition refuses; its ids are parked", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "err", a.Err)
 		}
 		s.flow.answered(a.Out.item, a.Offset, a.Err, now)
 	}
