@@ -552,3 +552,29 @@ func TestMySQLSinkMissingPrivilege(t *testing.T) {
 		t.Errorf("making a month table without CREATE: %v", err)
 	}
 }
+
+// Wide rows go through a small max_allowed_packet, several statements and packets in one transaction; a row that does
+// not fit even alone is a dead letter, and no packet is ever refused.
+func TestP7_MySQLSinkSmallPackets(t *testing.T) {
+	l := newShardLine(t, harness.PrivateMySQL(t, "--max-allowed-packet=1M"), shardLineTables, "")
+	o := l.takeOver(l.sink("a"), 1)
+	a := l.tenantIn(1, "s1")
+	random := seeded(t)
+	var messages []event.Message
+	var want []string
+	for i := range 40 {
+		size := random.IntN(300_000)
+		if i == 7 {
+			size = 1 << 20
+		} else {
+			want = append(want, fmt.Sprintf("n%d|%d", i, size))
+		}
+		messages = append(messages, l.message(1, "notes", event.Upsert, 1,
+			[]event.Value{text(a), text(fmt.Sprintf("n%d", i)), text(strings.Repeat("x", size))}))
+	}
+	rejected := l.applyBatch(o, l.batch(0, messages...))
+	if len(rejected) != 1 || rejected[7].Reason != "too_long" || !strings.Contains(rejected[7].Err.Error(), "max_allowed_packet") {
+		t.Errorf("rejected %v", rejected)
+	}
+	l.wantRows("s1", "notes", "note,LENGTH(body)", want...)
+}

@@ -302,11 +302,11 @@ func (t *task) read(ctx context.Context) error {
 		t.owned.stands(t, &row)
 		return &event.Rewound{Positions: t.owned.Positions()}
 	case progress.Fenced:
-		return &fault.Error{Code: "SL3103", Class: fault.Fenced,
+		return &fault.Error{Code: codeTakenOver, Class: fault.Fenced,
 			What: fmt.Sprintf("%s: %s partition %d was taken over by %s (owner epoch %d, ours %d); nothing was changed",
 				t.shard.where(), row.Topic, row.Number, ownerText(row.Owner), row.OwnerEpoch, t.advance.OwnerEpoch)}
 	}
-	return &fault.Error{Code: "SL3104", Class: fault.Fatal,
+	return &fault.Error{Code: codeBetween, Class: fault.Fatal,
 		What: fmt.Sprintf("%s: progress of %s partition %d stands at offset %d, inside a batch from %d to %d of its only owner",
 			t.shard.where(), row.Topic, row.Number, row.Next, t.advance.Start, t.advance.End),
 		Why: "something other than this sink wrote slotline_progress",
@@ -354,7 +354,7 @@ func (t *task) settle(err error) {
 		return
 	}
 	if mysqldb.Classify(err) == fault.Fatal {
-		t.err = mysqldb.Wrap(err, "SL3105", t.shard.where())
+		t.err = mysqldb.Wrap(err, codeRefused, t.shard.where())
 		return
 	}
 	t.err = t.owned.waits(t, err)
@@ -369,10 +369,10 @@ func (o *owned) waits(t *task, cause error) error {
 	}
 	since, tries := h.since, h.tries
 	o.mu.Unlock()
-	e := &fault.Error{Code: "SL3101", Class: fault.Transient, Err: cause, What: t.shard.name + ": " + cause.Error(),
+	e := &fault.Error{Code: codeOutage, Class: fault.Transient, Err: cause, What: t.shard.name + ": " + cause.Error(),
 		Why: "no event is lost and none goes to the dead-letter topic",
 		Do:  "nothing if the shard comes back; else see its server's log"}
-	if inner, ok := errors.AsType[*fault.Error](mysqldb.Wrap(cause, "SL3101", t.shard.name)); ok {
+	if inner, ok := errors.AsType[*fault.Error](mysqldb.Wrap(cause, codeOutage, t.shard.name)); ok {
 		e.What = inner.What
 		if inner.Why != "" {
 			e.Why = inner.Why + "; " + e.Why

@@ -18,7 +18,7 @@ func denied(err error) bool {
 
 // deniedError names the GRANT that is needed.
 func (sh *shard) deniedError(err error) error {
-	e := mysqldb.Wrap(err, "SL3107", sh.where()).(*fault.Error)
+	e := mysqldb.Wrap(err, codeDenied, sh.where()).(*fault.Error)
 	e.Class = fault.Fatal
 	if mysqldb.Number(err) != 1045 { // 1045: user or password, no grant helps
 		e.Do = "GRANT " + shardPrivileges + " ON " + mysqldb.Ident(sh.dsn.Database()) + ".* TO the user in shards." + sh.name +

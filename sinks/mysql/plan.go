@@ -279,5 +279,5 @@ func (sc *scan) failed(what string, err error) error {
 	if denied(err) {
 		return sc.shard.deniedError(err)
 	}
-	return mysqldb.Wrap(err, "SL3006", fmt.Sprintf("%s, table %s", sc.shard.where(), what))
+	return mysqldb.Wrap(err, codeTableNotAltered, fmt.Sprintf("%s, table %s", sc.shard.where(), what))
 }

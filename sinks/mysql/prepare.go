@@ -72,7 +72,7 @@ func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) err
 	}
 	n, ok := o.sink.tableIndex[string(v.Table)]
 	if !ok {
-		return &event.DataError{Code: "SL3110", Table: string(v.Table), Reason: "unknown_table",
+		return &event.DataError{Code: codeUnknownTable, Table: string(v.Table), Reason: "unknown_table",
 			Detail: "the file that this sink runs from has no such table"}
 	}
 	t := o.sink.tables[n]
@@ -94,13 +94,13 @@ func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) err
 	if !t.Broadcast() {
 		route := st.layout.RouteBytes(row.Tenant, row.Spread)
 		if route.Partition != o.part.Number && v.LayoutEpoch == st.layout.Epoch() {
-			return &event.DataError{Code: "SL3111", Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: "wrong_partition",
+			return &event.DataError{Code: codeWrongPlace, Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: "wrong_partition",
 				Detail: fmt.Sprintf("tenant %.64q is of partition %d in layout epoch %d, the event is in partition %d",
 					row.Tenant, route.Partition, v.LayoutEpoch, o.part.Number)}
 		}
 		first, count = route.Shard, 1
 	} else if o.part.Number != st.layout.Broadcast() {
-		return &event.DataError{Code: "SL3112", Table: t.Name, Reason: "wrong_partition",
+		return &event.DataError{Code: codeWrongPlace, Table: t.Name, Reason: "wrong_partition",
 			Detail: fmt.Sprintf("events of a broadcast table are in partition %d, this one is in partition %d",
 				st.layout.Broadcast(), o.part.Number)}
 	} else {
@@ -124,7 +124,7 @@ func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) err
 			}
 		}
 		if limit := st.shards[shard].rowBytesMax(); int64(tuple.to-tuple.from) > limit {
-			return &event.DataError{Code: "SL3113", Table: t.Name, Reason: event.ReasonTooLong,
+			return &event.DataError{Code: codeRowTooLong, Table: t.Name, Reason: event.ReasonTooLong,
 				Detail: fmt.Sprintf("the row takes %d bytes as SQL, max_allowed_packet of shard %s leaves %d",
 					tuple.to-tuple.from, st.shards[shard].name, limit)}
 		}
@@ -143,7 +143,7 @@ func checkMonth(t *event.Table, row *event.Row, appended time.Time, from partiti
 	if row.Month.Valid() && row.Month >= from && row.Month <= to {
 		return nil
 	}
-	return &event.DataError{Code: "SL3114", Table: t.Name, Column: t.Columns[t.Month].Name, Reason: event.ReasonOutOfRange,
+	return &event.DataError{Code: codeMonthOutside, Table: t.Name, Column: t.Columns[t.Month].Name, Reason: event.ReasonOutOfRange,
 		Detail: fmt.Sprintf("month %s is outside %s (months.from) to %s (%d months after the event's own time)", row.Month, from, to, monthsAhead)}
 }
 

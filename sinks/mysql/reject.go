@@ -69,7 +69,7 @@ func (t *task) trial(ctx context.Context, conn *sql.Conn, up *upsert, entries []
 			return t.trial(ctx, conn, up, entries[half:])
 		}
 		t.rejected = append(t.rejected, event.Rejected{Index: int(entries[0].message), Reason: serverReason(err),
-			Err: mysqldb.Wrap(err, "SL3115", where)})
+			Err: mysqldb.Wrap(err, codeRowRefused, where)})
 		return nil
 	case fault.Fatal:
 		switch mysqldb.Number(err) {
@@ -80,7 +80,7 @@ func (t *task) trial(ctx context.Context, conn *sql.Conn, up *upsert, entries []
 		case 1044, 1142, 1143, 1227:
 			return err
 		}
-		return mysqldb.Wrap(err, "SL3106", where)
+		return mysqldb.Wrap(err, codeTableRefused, where)
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 		have[c.name] = c
 	}
 	if _, ok := have["_ver"]; !ok {
-		differs("", "SL3003", "has no column _ver: it was not made by slotline")
+		differs("", codeTableDiffers, "has no column _ver: it was not made by slotline")
 		return list
 	}
 	key := primaryKey(t)
@@ -145,7 +145,7 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 		h, ok := have[c.Name]
 		delete(have, c.Name)
 		if !ok {
-			list = append(list, found{kind: foundMissing, column: c.Name, what: "is not there", alter: "ADD COLUMN " + addedColumn(c), err: "SL3003"})
+			list = append(list, found{kind: foundMissing, column: c.Name, what: "is not there", alter: "ADD COLUMN " + addedColumn(c), err: codeTableDiffers})
 			continue
 		}
 		want := columnType(c.Type)
@@ -155,18 +155,18 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 		modify := "MODIFY COLUMN " + columnDDL(c)
 		switch {
 		case h.typ != want && wider(want, h.typ) && !slices.Contains(key, c.Name):
-			list = append(list, found{kind: foundNarrow, column: c.Name, what: "is " + h.typ + ", file says " + c.Type.String(), alter: modify, err: "SL3003"})
+			list = append(list, found{kind: foundNarrow, column: c.Name, what: "is " + h.typ + ", file says " + c.Type.String(), alter: modify, err: codeTableDiffers})
 		case h.typ != want && wider(h.typ, want):
 			list = append(list, found{kind: foundWider, column: c.Name, what: "is " + h.typ + ", file says " + c.Type.String()})
 		case h.typ != want:
-			differs(c.Name, "SL3003", "is %s, file says %s", h.typ, c.Type)
+			differs(c.Name, codeTableDiffers, "is %s, file says %s", h.typ, c.Type)
 		case c.Nullable && !h.nullable:
-			list = append(list, found{kind: foundNarrow, column: c.Name, what: "is NOT NULL, file allows NULL", alter: modify, err: "SL3003"})
+			list = append(list, found{kind: foundNarrow, column: c.Name, what: "is NOT NULL, file allows NULL", alter: modify, err: codeTableDiffers})
 		case !c.Nullable && h.nullable:
 			list = append(list, found{kind: foundWider, column: c.Name, what: "allows NULL, file does not"})
 		}
 		if slices.Contains(key, c.Name) && h.collation != "" && h.collation != d.collation() && h.collation != "binary" {
-			differs(c.Name, "SL3004", "has collation %s, which takes ids that differ for equal; it must be %s", h.collation, d.collation())
+			differs(c.Name, codeCollation, "has collation %s, which takes ids that differ for equal; it must be %s", h.collation, d.collation())
 		}
 	}
 	delete(have, "_ver")
@@ -177,7 +177,7 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 		} else if h.supplied {
 			list = append(list, found{kind: foundUnexpected, column: c.name, what: "is not in the file; left as it is"})
 		} else {
-			differs(c.name, "SL3003", "is not in the file, NOT NULL and without default: no row could be written")
+			differs(c.name, codeTableDiffers, "is not in the file, NOT NULL and without default: no row could be written")
 		}
 	}
 	wanted := slices.Clone(t.Indexes)
@@ -185,15 +185,15 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 		switch {
 		case ix.name == "PRIMARY":
 			if !slices.Equal(ix.columns, key) {
-				differs("", "SL3003", "has PRIMARY KEY (%s), it must be (%s)", strings.Join(ix.columns, ","), strings.Join(key, ","))
+				differs("", codeTableDiffers, "has PRIMARY KEY (%s), it must be (%s)", strings.Join(ix.columns, ","), strings.Join(key, ","))
 			}
 		case ix.unique:
-			differs("", "SL3002", "UNIQUE KEY %s (%s) would let one row overwrite another", ix.name, strings.Join(ix.columns, ", "))
+			differs("", codeUniqueKey, "UNIQUE KEY %s (%s) would let one row overwrite another", ix.name, strings.Join(ix.columns, ", "))
 		}
 		wanted = slices.DeleteFunc(wanted, func(columns []string) bool { return slices.Equal(columns, ix.columns) })
 	}
 	if !slices.ContainsFunc(p.columns, func(c physicalColumn) bool { return c.keyed }) {
-		differs("", "SL3003", "has no primary key; it must be (%s)", strings.Join(key, ","))
+		differs("", codeTableDiffers, "has no primary key; it must be (%s)", strings.Join(key, ","))
 	}
 	for _, columns := range wanted {
 		list = append(list, found{kind: foundIndex, what: "index (" + strings.Join(columns, ",") + ") is not there",
@@ -251,7 +251,7 @@ func (sh *shard) foundError(table string, f found) error {
 	}
 	e := &fault.Error{Code: f.err, Class: fault.Fatal, What: where + " " + f.what}
 	switch {
-	case f.err == "SL3002":
+	case f.err == codeUniqueKey:
 		e.What = fmt.Sprintf("shard %s, table %s: %s", sh.name, table, f.what)
 		e.Why = "ON DUPLICATE KEY UPDATE follows every unique key, not only the primary key"
 		_, rest, _ := strings.Cut(f.what, "UNIQUE KEY ")
@@ -274,7 +274,7 @@ func (sh *shard) uniqueKey(ctx context.Context, table string) error {
 	}
 	for _, ix := range tables[table].indexes {
 		if ix.unique && ix.name != "PRIMARY" {
-			return sh.foundError(table, found{err: "SL3002",
+			return sh.foundError(table, found{err: codeUniqueKey,
 				what: fmt.Sprintf("UNIQUE KEY %s (%s) would let one row overwrite another", ix.name, strings.Join(ix.columns, ", "))})
 		}
 	}

@@ -85,7 +85,7 @@ func (sh *shard) wrap(err error) error {
 	if denied(err) {
 		return sh.deniedError(err)
 	}
-	return mysqldb.Wrap(err, "SL3102", sh.where())
+	return mysqldb.Wrap(err, codeControl, sh.where())
 }
 
 // open learns the engine and compares the tables that are there with the schema, once.
@@ -94,7 +94,7 @@ func (sh *shard) open(ctx context.Context) (*engine, error) {
 		return e, nil
 	}
 	if sh.control == nil {
-		return nil, &fault.Error{Code: "SL3001", Class: fault.Fatal,
+		return nil, &fault.Error{Code: codeShardUnknown, Class: fault.Fatal,
 			What: fmt.Sprintf("%s: the layout places slots in shard %s, which the file of this process does not name", sh.sink.name, sh.name),
 			Do:   "restart with the file that was applied"}
 	}
