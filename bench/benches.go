@@ -1,0 +1,17 @@
+package main
+
+// benchmark is one name of `make bench BENCH=…`. It may give several results; the first has its name.
+type benchmark struct {
+	name  string
+	about string
+	run   func(b *bench) []Result
+}
+
+var benches = []benchmark{
+	{"emit_overhead", "a transaction of one INSERT with and without Emit, at 1 and at 16 connections", emitOverhead},
+	{"relay_drain", "the relay drains a backlog of one lane; bare: reading alone, producing alone", relayDrain},
+	{"relay_latency", "commit to broker ack through the relay; bare: producing after the commit", relayLatency},
+	{"mysql_text_insert", "new rows from Kafka to a shard; bare: prebuilt statements of the same shape", mysqlTextInsert},
+	{"mysql_text_update", "the same for rows that are there", mysqlTextUpdate},
+	{"clickhouse_insert", "rows from Kafka to ClickHouse; bare: prebuilt blocks", clickhouseInsert},
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/sinks/mysql"
+)
+
+const (
+	mysqlRounds        = 6
+	mysqlRows          = 80_000 // of a round
+	mysqlTransaction   = 4000   // rows
+	mysqlStatement     = 1000   // rows
+	mysqlUpdatedTables = 3      // an update's tables hold so many rounds' rows
+	carriersPerPart    = 16
+)
+
+// mysqlBench is a line with one shard, and a table there that a bare loop writes.
+type mysqlBench struct {
+	*testLine
+	sink     *mysql.Sink
+	db       *sql.DB // of the bare loop: one connection per partition
+	client   *kgo.Client
+	carriers []string
+	next     uint64
+	version  int64
+
+	rows         []flight
+	transactions [][][]string // by partition: statements of each transaction
+}
+
+func mysqlTextInsert(b *bench) []Result {
+	m := b.newMySQLBench()
+	rounds := alternate(mysqlRounds, func(int) {
+		m.rows = m.newRows(b.rows(mysqlRows))
+		m.prepare()
+	}, m.ours, m.bare)
+	m.check()
+	return []Result{summarize("mysql_text_insert", "rows/s", rounds, m.note("new rows in a table that grows"))}
+}
+
+func mysqlTextUpdate(b *bench) []Result {
+	m := b.newMySQLBench()
+	all := m.newRows(mysqlUpdatedTables * b.rows(mysqlRows))
+	m.rows = all
+	m.prepare()
+	m.consume(m.sink, len(all))
+	columns := "carrier, flight_id, origin, dest, status, sched_dep, arr_delay, note, _ver"
+	m.exec(m.db, "INSERT INTO bare ("+columns+") SELECT "+columns+" FROM flights")
+	rounds := alternate(mysqlRounds, func(int) {
+		m.version++
+		m.rows = m.rows[:0:0]
+		for _, i := range b.random.Perm(len(all))[:b.rows(mysqlRows)] {
+			m.rows = append(m.rows, newFlight(b.random, all[i].Carrier, all[i].FlightID, m.version))
+		}
+		m.prepare()
+	}, m.ours, m.bare)
+	m.check()
+	return []Result{summarize("mysql_text_update", "rows/s", rounds, m.note(fmt.Sprintf("rows at random of %d", len(all))))}
+}
+
+func (b *bench) newMySQLBench() *mysqlBench {
+	l := b.newLine("", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB } }", mysqlTransaction))
+	m := &mysqlBench{testLine: l, db: l.shard(partitions), client: l.client(), carriers: l.tenants(carriersPerPart), version: 1}
+	var err error
+	if m.sink, err = mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: "bench", Logger: l.log}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { m.sink.Close() })
+	l.exec(m.db, "CREATE TABLE bare LIKE flights")
+	return m
+}
+
+// newRows are rows of new ids, ascending as a service draws them, of carriers at random.
+func (m *mysqlBench) newRows(n int) []flight {
+	rows := make([]flight, n)
+	for i := range rows {
+		m.next++
+		rows[i] = newFlight(m.random, m.carriers[m.random.IntN(len(m.carriers))], m.next, m.version)
+	}
+	return rows
+}
+
+// prepare publishes the round's rows, and writes the bare loop's statements for the same rows in the same transactions,
+// sorted by primary key as the sink sorts: the loop gets all that costs it nothing at run time.
+func (m *mysqlBench) prepare() {
+	m.transactions = make([][][]string, partitions)
+	for p, rows := range m.publish(m.client, m.rows) {
+		for batch := range slices.Chunk(rows, mysqlTransaction) {
+			slices.SortFunc(batch, func(a, b flight) int {
+				return cmp.Or(cmp.Compare(a.Carrier, b.Carrier), cmp.Compare(a.FlightID, b.FlightID))
+			})
+			var statements []string
+			for some := range slices.Chunk(batch, mysqlStatement) {
+				statements = append(statements, bareUpsert(some))
+			}
+			m.transactions[p] = append(m.transactions[p], statements)
+		}
+	}
+}
+
+// bareUpsert has the sink's shape, with the version's guard.
+func bareUpsert(rows []flight) string {
+	var s strings.Builder
+	s.WriteString("INSERT INTO bare (carrier,flight_id,origin,dest,status,sched_dep,arr_delay,note,_ver) VALUES ")
+	for i := range rows {
+		f := &rows[i]
+		if i > 0 {
+			s.WriteByte(',')
+		}
+		fmt.Fprintf(&s, "('%s',%d,'%s','%s','%s','%s',%d,'%s',%d)", f.Carrier, f.FlightID, f.Origin, f.Dest, f.Status,
+			f.SchedDep.Format("2006-01-02 15:04:05.000000"), f.ArrDelay, f.Note, f.version*2)
+	}
+	s.WriteString(" AS n ON DUPLICATE KEY UPDATE ")
+	for _, c := range []string{"origin", "dest", "status", "sched_dep", "arr_delay", "note"} {
+		fmt.Fprintf(&s, "%[1]s=IF(n._ver>bare._ver,n.%[1]s,bare.%[1]s),", c)
+	}
+	s.WriteString("_ver=GREATEST(n._ver,bare._ver)")
+	return s.String()
+}
+
+func (m *mysqlBench) ours(int) float64 { return m.consume(m.sink, len(m.rows)) }
+
+// bare sends the statements over one connection per partition.
+func (m *mysqlBench) bare(int) float64 {
+	conns := make([]*sql.Conn, partitions)
+	for p := range conns {
+		var err error
+		if conns[p], err = m.db.Conn(m.Context()); err != nil {
+			m.Fatal(err)
+		}
+		defer conns[p].Close()
+	}
+	errs := make([]error, partitions)
+	began := time.Now()
+	var wg sync.WaitGroup
+	for p := range conns {
+		wg.Go(func() { errs[p] = send(m.Context(), conns[p], m.transactions[p]) })
+	}
+	wg.Wait()
+	took := time.Since(began)
+	for _, err := range errs {
+		if err != nil {
+			m.Fatal(err)
+		}
+	}
+	return float64(len(m.rows)) / took.Seconds()
+}
+
+func send(ctx context.Context, conn *sql.Conn, transactions [][]string) error {
+	for _, statements := range transactions {
+		for _, s := range slices.Concat([]string{"START TRANSACTION"}, statements, []string{"COMMIT"}) {
+			if _, err := conn.ExecContext(ctx, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check compares the two tables: a fast path that loses rows is not one.
+func (m *mysqlBench) check() {
+	var sums [2]string
+	for i, table := range []string{"flights", "bare"} {
+		err := m.db.QueryRowContext(m.Context(), "SELECT CONCAT(COUNT(*), ' rows, sums ', COALESCE(SUM(CRC32(CONCAT_WS('|', carrier, flight_id, origin, dest, "+
+			"status, sched_dep, arr_delay, note, _ver))), 0)) FROM "+table).Scan(&sums[i])
+		if err != nil {
+			m.Fatal(err)
+		}
+	}
+	if sums[0] != sums[1] {
+		m.Fatalf("the sink's table has %s, the bare loop's %s", sums[0], sums[1])
+	}
+}
+
+func (m *mysqlBench) note(what string) string {
+	return fmt.Sprintf("%s; %d rows a round, from %d partitions, over %d connections, %d rows a transaction in statements of %d; bare: prebuilt, sorted statements with the version guard",
+		what, len(m.rows), partitions, partitions, mysqlTransaction, mysqlStatement)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"runtime/pprof"
+	"slices"
+)
+
+// round is what one round measured of each side, in the same unit.
+type round struct{ ours, bare float64 }
+
+// alternate measures both sides n times, one after the other, and swaps their order each round. before makes what a
+// round needs and is not measured; nil: nothing. Garbage of one side is collected before the other begins.
+func alternate(n int, before func(i int), ours, bare func(i int) float64) []round {
+	rounds := make([]round, n)
+	for i := range rounds {
+		if before != nil {
+			before(i)
+		}
+		sides := []func(){
+			func() {
+				pprof.Do(context.Background(), pprof.Labels("side", "ours"), func(context.Context) { rounds[i].ours = ours(i) })
+			},
+			func() { rounds[i].bare = bare(i) },
+		}
+		if i%2 == 1 {
+			slices.Reverse(sides)
+		}
+		for _, side := range sides {
+			runtime.GC()
+			side()
+		}
+	}
+	return rounds
+}
+
+// median is the middle one, or the mean of the two in the middle; NaN of none.
+func median(list []float64) float64 {
+	n := len(list)
+	if n == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// quantile is the smallest value that at least the share q of the list does not exceed; NaN of none.
+func quantile(list []float64, q float64) float64 {
+	if len(list) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[min(len(sorted)-1, max(0, int(math.Ceil(q*float64(len(sorted))))-1))]
+}
+
+// each maps rounds to numbers.
+func each(rounds []round, f func(round) float64) []float64 {
+	list := make([]float64, len(rounds))
+	for i, r := range rounds {
+		list[i] = f(r)
+	}
+	return list
+}
+
+func oursOf(r round) float64  { return r.ours }
+func bareOf(r round) float64  { return r.bare }
+func ratioOf(r round) float64 { return r.ours / r.bare }
+
+// Result is one line of the table, and of latest.json. Ours and Bare are medians; Ratio is the median of the rounds'
+// own ratios, ours ÷ bare, which need not be the ratio of the medians.
+type Result struct {
+	Name   string  `json:"name"`
+	Unit   string  `json:"unit"`
+	Ours   float64 `json:"ours"`
+	Bare   float64 `json:"bare"`
+	Ratio  float64 `json:"ratio"`
+	Rounds int     `json:"rounds"`
+
+	ratioMin, ratioMax float64
+	note               string // what the table says below the line
+}
+
+func summarize(name, unit string, rounds []round, note string) Result {
+	ratios := each(rounds, ratioOf)
+	return Result{Name: name, Unit: unit, Ours: median(each(rounds, oursOf)), Bare: median(each(rounds, bareOf)),
+		Ratio: median(ratios), Rounds: len(rounds), ratioMin: slices.Min(ratios), ratioMax: slices.Max(ratios), note: note}
+}
