@@ -15,17 +15,6 @@ import (
 type dialect struct {
 	MariaDB  bool
 	RowAlias bool // INSERT … VALUES … AS `_n`; else VALUES(c)
-	// PlainDeleted: _deleted is a plain column that the statement keeps. go-mysql-server, which the demo runs on, loses
-	// updates of tables with a virtual column, and does not compute a stored one again on a duplicate key.
-	PlainDeleted bool
-}
-
-// deletedColumn follows from _ver.
-func (d dialect) deletedColumn() string {
-	if d.PlainDeleted {
-		return "`_deleted` TINYINT(1) NOT NULL DEFAULT (`_ver` & 1)"
-	}
-	return "`_deleted` TINYINT(1) GENERATED ALWAYS AS (`_ver` & 1) VIRTUAL"
 }
 
 // collation compares strings by their bytes and does not pad: 'a' and 'a ' are two ids. utf8mb4_bin pads.
@@ -95,7 +84,7 @@ func tableDDL(t *event.Table, m partitioner.Month, d dialect) string {
 		b.WriteString("  " + columnDDL(c) + ",\n")
 	}
 	b.WriteString("  `_ver` BIGINT NOT NULL,\n")
-	b.WriteString("  " + d.deletedColumn() + ",\n")
+	b.WriteString("  `_deleted` TINYINT(1) GENERATED ALWAYS AS (`_ver` & 1) VIRTUAL,\n")
 	fmt.Fprintf(&b, "  PRIMARY KEY (%s)", identList(primaryKey(t)))
 	for _, columns := range t.Indexes {
 		fmt.Fprintf(&b, ",\n  KEY %s (%s)", mysqldb.Ident(indexName(columns)), identList(columns))

@@ -2,11 +2,13 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/internal/progress"
@@ -227,7 +229,11 @@ func (sc *scan) alteration(names []string, f found) plan.Change {
 	case foundUnexpected:
 		return sc.change(plan.Note, what, f.what, nil)
 	}
-	return sc.change(plan.Decide, what, f.what+": see docs/mysql-sink.md", nil)
+	remedy := "see docs/mysql-sink.md"
+	if e, ok := errors.AsType[*fault.Error](sc.shard.foundError(names[0], f)); ok && f.err == codeUniqueKey {
+		remedy = e.Do
+	}
+	return sc.change(plan.Decide, what, f.what+": "+remedy, nil)
 }
 
 // nameRange names one table, or the first and last of several: "flights_202611 .. flights_202701".

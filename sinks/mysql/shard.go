@@ -120,13 +120,11 @@ func (sh *shard) open(ctx context.Context) (*engine, error) {
 // probe asks for the engine's version, its largest packet, and whether it understands the row alias.
 func (sh *shard) probe(ctx context.Context) (*engine, error) {
 	e := &engine{}
-	var comment string
-	err := sh.control.QueryRowContext(ctx, "SELECT VERSION(), @@version_comment, @@max_allowed_packet").Scan(&e.version, &comment, &e.packetBytes)
+	err := sh.control.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(&e.version, &e.packetBytes)
 	if err != nil {
 		return nil, sh.wrap(err)
 	}
 	e.MariaDB = strings.Contains(strings.ToLower(e.version), "mariadb")
-	e.PlainDeleted = comment == "Dolt" // as go-mysql-server calls itself
 	e.RowAlias = true
 	// EXPLAIN parses and resolves, and changes nothing. It needs a table: before apply there may be none.
 	rows, err := sh.control.QueryContext(ctx, "EXPLAIN INSERT INTO `slotline_progress` (`sink`,`topic`,`part`) "+

@@ -9,7 +9,7 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-var dialects = map[string]dialect{"mysql": {RowAlias: true}, "mariadb": {MariaDB: true}, "dolt": {RowAlias: true, PlainDeleted: true}}
+var dialects = map[string]dialect{"mysql": {RowAlias: true}, "mariadb": {MariaDB: true}}
 
 func TestTableDDLGolden(t *testing.T) {
 	s := testSink(t)

@@ -45,11 +45,7 @@ func newUpsert(t *event.Table, m partitioner.Month, d dialect) *upsert {
 		column := mysqldb.Ident(c.Name)
 		tail.WriteString(column + "=IF(" + fresh("`_ver`") + ">" + table + ".`_ver`," + fresh(column) + "," + table + "." + column + "),")
 	}
-	greatest := "GREATEST(" + fresh("`_ver`") + "," + table + ".`_ver`)"
-	if d.PlainDeleted {
-		tail.WriteString("`_deleted`=" + greatest + " & 1,")
-	}
-	tail.WriteString("`_ver`=" + greatest)
+	tail.WriteString("`_ver`=GREATEST(" + fresh("`_ver`") + "," + table + ".`_ver`)")
 	return &upsert{
 		table: name,
 		head:  "INSERT INTO " + table + " (" + identList(columns) + ") VALUES ",
