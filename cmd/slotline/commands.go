@@ -296,6 +296,9 @@ func statusCommand(o *options) *cobra.Command {
 			if len(status.Halted) > 0 {
 				return exit(exitHalted)
 			}
+			if status.Partial() {
+				return exit(exitFailed)
+			}
 			return nil
 		},
 	}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/outbox"
 	outboxkafka "github.com/slotline/slotline/outbox/kafka"
@@ -51,6 +53,11 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	}
 	if err := l.loadLayout(ctx); err != nil {
 		return false, err
+	}
+	if parts.MySQL {
+		if err := l.checkShards(ctx); err != nil {
+			return false, err
+		}
 	}
 	names := parts.names()
 	reg := prometheus.NewRegistry()
@@ -102,6 +109,41 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	}
 	return halted, nil
 }
+
+// checkShards refuses to start on a shard that will never do: no such database, no privilege, another line's. A shard
+// that does not answer now is only said: the others go on without it.
+func (l *Line) checkShards(ctx context.Context) error {
+	errs := make([]error, len(l.Config.Shards))
+	for i, shard := range l.Config.Shards {
+		db, err := l.shardDB(i)
+		if err != nil {
+			return err
+		}
+		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
+		ask, cancel := context.WithTimeout(ctx, checkTimeout)
+		stored, err := readLayout(ask, db, where)
+		cancel()
+		err = mysqldb.Wrap(err, "SL1809", where)
+		switch {
+		case err != nil && (fault.Is(err, fault.Fatal) || fault.Is(err, fault.Usage)):
+			errs[i] = err
+		case err != nil:
+			l.Log.Warn("a shard does not answer; it is waited for", "shard", shard.Name, "error", err)
+		case stored == nil:
+			errs[i] = &fault.Error{Code: "SL1810", Class: fault.Usage,
+				What: where + ": this shard was never applied: it holds no layout", Do: "slotline apply --dry-run, then slotline apply"}
+		case stored.Digest() != l.layout.Digest():
+			errs[i] = &fault.Error{Code: "SL1811", Class: fault.Usage,
+				What: fmt.Sprintf("%s holds another layout (epoch %d) than the outbox database (epoch %d)", where, stored.Epoch(), l.layout.Epoch()),
+				Why:  "the DSN leads to another line's shard, or an apply did not end",
+				Do:   "correct shards." + shard.Name + ".dsn, or run slotline apply"}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkTimeout bounds how long a start waits for one shard.
+const checkTimeout = 5 * time.Second
 
 // workers are the parts of one Run.
 type workers struct {

@@ -114,6 +114,11 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 	return s, nil
 }
 
+// Partial says whether a store did not answer.
+func (s *Status) Partial() bool {
+	return slices.ContainsFunc(s.Sinks, func(k SinkStatus) bool { return k.Unreachable != "" })
+}
+
 // sinkRows reads the progress rows of each store.
 func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 	var list []SinkStatus
