@@ -112,7 +112,7 @@ func (s sqlStore) put(ctx context.Context, group int, epoch int64, i Intent) (bo
 
 const (
 	confirmSQL = "UPDATE `slotline_intent` SET `confirmed`=1,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND " +
-		lease.Guard + " AND `seq`=?"
+		lease.Guard + " AND `seq`=? AND `run_id`=?"
 	// guardSQL locks the row and compares the epoch, for a batch without rows: nothing was sent, nothing is confirmed.
 	guardSQL = "UPDATE `slotline_intent` SET `updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND " + lease.Guard
 )
@@ -125,7 +125,7 @@ func (s sqlStore) commit(ctx context.Context, group int, epoch int64, confirm *I
 	defer tx.Rollback()
 	query, args := guardSQL, []any{s.sink, group, epoch}
 	if confirm != nil {
-		query, args = confirmSQL, append(args, confirm.Seq)
+		query, args = confirmSQL, append(args, confirm.Seq, confirm.Run[:])
 	}
 	if ok, err := found(tx.ExecContext(ctx, query, args...)); err != nil || !ok {
 		return false, err
