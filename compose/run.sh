@@ -60,6 +60,8 @@ in_shards() {
 	[ $n = "$2" ]
 }
 
+caught_up() { compose exec -T slotline /usr/bin/slotline status 2>/dev/null | grep -qE '^clickhouse .* 0 ev .* ok'; }
+
 case ${1:-} in
 up)
 	if [ -z "${SLOTLINE_IMAGE:-}" ]; then
@@ -77,9 +79,10 @@ check)
 	emit UA $id EWR
 	emit DL $((id + 1)) JFK
 	within 60 "two events are in their shards" in_shards "$id,$((id + 1))" 2
-	compose run --rm -T slotline status
+	within 60 "ClickHouse has all that is in the topic" caught_up
+	compose exec -T slotline /usr/bin/slotline status # exit status 4 when anything is halted
 	;;
-status) compose run --rm slotline status ;;
+status) compose exec -T slotline /usr/bin/slotline status ;;
 down) compose down -v --remove-orphans ;;
 *)
 	sed -n '2,6s/^# \{0,1\}//p' "$0" >&2
