@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -446,5 +447,45 @@ func TestProducerConnectionCutInCommit(t *testing.T) {
 	r := l.start()
 	l.waitPublished(1, 10*time.Second)
 	r.stop()
+	l.check(false, false)
+}
+
+// P10: a backlog of events that are as large as they may be does not make the relay hold more than its few batches.
+func TestP10_OutboxLargeEventsStayBounded(t *testing.T) {
+	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 2s")
+	n := l.fill(6000, 200) // small ones first: the relay reads thousands at once
+	const large = 100
+	noise := make([]byte, 850<<10)
+	for i := range noise {
+		noise[i] = byte('!' + rand.IntN(90))
+	}
+	for i := range large {
+		if err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error {
+			return l.producer.Emit(t.Context(), tx, l.accounts.Upsert(account{Owner: "a", ID: uint64(i), Pad: string(noise)}))
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	before, most := m.HeapAlloc, uint64(0)
+	r := l.start()
+	done := make(chan struct{})
+	go func() { defer close(done); l.waitPublished(n+large, time.Minute) }()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		case <-time.After(5 * time.Millisecond):
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+		}
+	}
+	r.stop()
+	t.Logf("heap grew by %d MiB at most, garbage included, for %d MiB of events", (most-min(most, before))>>20, large*len(noise)>>20)
+	if most > before+96<<20 {
+		t.Errorf("the heap grew from %d to %d MiB", before>>20, most>>20)
+	}
 	l.check(false, false)
 }

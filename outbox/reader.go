@@ -190,9 +190,11 @@ func (r *reader) batch(items []*item) *readBatch {
 	hot := r.gaps.hotRanges()
 	hotText := string(appendRanges(nil, hot))
 	cold := r.gaps.cold.takeDirty()
-	r.stats.gaps(countIDs(hot), r.gaps.cold.count())
 	if len(items) == 0 && cold == nil && hotText == r.hotWas {
 		return nil
+	}
+	if cold != nil || hotText != r.hotWas {
+		r.stats.gaps(countIDs(hot), r.gaps.cold.count())
 	}
 	r.hotWas = hotText
 	return &readBatch{items: items, after: readerState{cursor: r.gaps.read, hot: hot, cold: cold}}
@@ -276,9 +278,10 @@ func (r *reader) read(ctx context.Context) (items []*item, more bool, err error)
 	if err != nil {
 		return nil, false, err
 	}
-	_, err = r.conn.ExecContext(ctx, "COMMIT")
-	if err != nil { // what was read stays read; the next step connects anew
-		r.disconnect()
+	if r.conn != nil {
+		if _, err := r.conn.ExecContext(ctx, "COMMIT"); err != nil {
+			r.disconnect() // what was read stays read; the next step connects anew
+		}
 	}
 	return items, more, nil
 }
@@ -289,7 +292,9 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item
 	var last event.ID
 	var a arena
 	var row laneRow
-	size, cut := int64(0), false
+	size, cut, abandoned := int64(0), false, false
+	ctx, abandon := context.WithCancel(ctx)
+	defer abandon()
 	for i, gaps := range parts {
 		statement := readSQL(r.lane, r.gaps.read, gaps, r.limit)
 		if i < len(parts)-1 {
@@ -311,6 +316,11 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item
 			size += it.bytes
 			n++
 			cut = n == r.limit || size >= batchBytes
+			if cut && n < r.limit {
+				// The rest of the answer may be gigabytes: cutting the connection is cheaper than reading it.
+				abandoned = true
+				abandon()
+			}
 			return !cut, nil
 		})
 		if err != nil {
@@ -329,8 +339,10 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item
 	if r.gaps.read > before {
 		r.lastEvent = last
 	}
-	if len(ids) > 0 {
-		// Closing a cut result reads it to its end: ask for no more than will be used.
+	if abandoned {
+		r.disconnect()
+	}
+	if len(ids) > 0 { // ask for no more than will be used
 		r.limit = min(batchRows, max(16, int(batchBytes/(size/int64(len(ids))))+1))
 	}
 	return items, cut, nil

@@ -56,6 +56,7 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	for _, c := range state.cold {
 		r.gaps.cold.idSet.add(c, nil)
 	}
+	s.stats.gaps(countIDs(state.hot), countIDs(state.cold))
 	return r, newFlow(s.router.names, state, rule.skip, o.flow), nil
 }
 
