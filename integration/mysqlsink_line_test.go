@@ -45,6 +45,16 @@ tables:
   places: { id: code, columns: { code: string(8), name: string(20) } }
 `
 
+// benchTables is a table of the shape that figures are measured with: 8 columns, one index, rows of about 190 bytes.
+const benchTables = `
+tables:
+  rows:
+    tenant: owner
+    id: item
+    columns: { owner: string(10), item: int64, origin: string(3), dest: string(3), status: string(10), at: datetime, delay: int32, note: string(100) }
+    indexes: [[owner, origin, at]]
+`
+
 // newShardLine makes two databases and applies the plan. addr replaces the server's address in the DSNs, for a proxy.
 func newShardLine(t testing.TB, server *harness.MySQLServer, tables, addr string) *shardLine {
 	t.Helper()

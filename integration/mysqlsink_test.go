@@ -83,42 +83,34 @@ func TestMySQLSinkPlanIsDoneOnce(t *testing.T) {
 }
 
 // Offsets that are lost for good are passed by accept-gap alone: it says who and why, fences what runs, ends the halt.
-func TestP8_MySQLSinkAcceptGap(t *testing.T) {
+func TestP8_ProgressAcceptGap(t *testing.T) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
 	s := l.sink("a")
-	o := l.takeOver(s, 0)
+	o := l.takeOver(s, 1)
 	halt := &fault.Error{Code: "SL2999", Class: fault.Fatal, What: "offsets are gone"}
-	if err := s.Halt(t.Context(), l.part(0), halt); err != nil {
+	if err := s.Halt(t.Context(), l.part(1), halt); err != nil {
 		t.Fatal(err)
 	}
-	for _, shard := range s.Progress(t.Context()) {
-		if shard.Err != nil || len(shard.Rows) == 0 || shard.Rows[0].HaltCode != "SL2999" || shard.Rows[0].HaltedAt.IsZero() {
-			t.Errorf("halted shard %+v", shard)
-		}
+	if r := l.progress("s1", 1); r.HaltCode != "SL2999" || !strings.Contains(r.HaltText, "offsets are gone") || r.HaltedAt.IsZero() {
+		t.Errorf("halted %+v", r)
 	}
-	if _, err := l.dbs["s2"].Exec("UPDATE slotline_progress SET next_off=70 WHERE part=0"); err != nil {
+	gap := progress.Gap{Key: progress.Key{Sink: "mysql", Partition: l.part(1)}, From: 0, To: 50, LeaderEpoch: 4, By: "ada", Reason: "disk lost"}
+	if err := progress.AcceptGap(t.Context(), l.dbs["s1"], gap); err != nil {
 		t.Fatal(err)
 	}
-	gap := progress.Gap{Key: progress.Key{Partition: l.part(0)}, From: 0, To: 50, LeaderEpoch: 4, By: "ada", Reason: "disk lost"}
-	if err := s.AcceptGap(t.Context(), gap); err != nil {
-		t.Fatal(err)
+	if r := l.progress("s1", 1); r.Next != 50 || r.LeaderEpoch != 4 || !r.HaltedAt.IsZero() || r.OwnerEpoch != 2 {
+		t.Errorf("after the gap %+v", r)
 	}
-	if r := l.progress("s1", 0); r.Next != 50 || r.LeaderEpoch != 4 || !r.HaltedAt.IsZero() || r.OwnerEpoch != 2 {
-		t.Errorf("s1 %+v", r)
+	if err := progress.AcceptGap(t.Context(), l.dbs["s1"], gap); fault.CodeOf(err) != "SL6201" {
+		t.Errorf("the same gap again: %v", err)
 	}
-	if r := l.progress("s2", 0); r.Next != 70 {
-		t.Errorf("s2, which had been past the gap, was set back: %+v", r)
-	}
-	gaps, err := progress.Gaps(t.Context(), l.dbs["s1"])
-	if err != nil || len(gaps) != 1 || gaps[0].By != "ada" || gaps[0].Reason != "disk lost" || gaps[0].From != 0 || gaps[0].To != 50 {
-		t.Errorf("gaps %+v, %v", gaps, err)
-	}
-	l.next[0] = 0
-	_, err = applyAll(t.Context(), o, l.batch(0, l.message(0, "items", event.Upsert, 1, item(l.tenantIn(0, "s1"), 1, "x"))))
+	l.wantRows("s1", "slotline_gap", "sink,topic,part,from_off,to_off,owner_epoch,accepted_by,reason",
+		"mysql|"+l.part(1).Topic+"|1|0|50|2|ada|disk lost")
+	_, err := applyAll(t.Context(), o, l.batch(0, l.message(1, "items", event.Upsert, 1, item(l.tenantIn(1, "s1"), 1, "x"))))
 	if !fault.Is(err, fault.Fenced) {
 		t.Errorf("the owner from before the gap: %v", err)
 	}
-	if pos := l.takeOver(s, 0).Positions()[0]; pos.Next != 50 {
+	if pos := l.takeOver(s, 1).Positions()[0]; pos.Next != 50 {
 		t.Errorf("after take-over %+v", pos)
 	}
 }

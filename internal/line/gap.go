@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
@@ -149,7 +148,6 @@ func (l *Line) stores(g Gap) ([]lostStore, error) {
 // AcceptGap moves the sink past what FindGap found. A sink that runs takes the partition up again by itself.
 func (l *Line) AcceptGap(ctx context.Context, lost *LostOffsets) error {
 	for _, s := range lost.stores {
-		s.gap.AcceptedAt = time.Now().UTC()
 		if err := progress.AcceptGap(ctx, s.db, s.gap); err != nil {
 			return mysqldb.Wrap(err, "SL9011", fmt.Sprintf("%s, gap of %s partition %d", s.name, lost.Topic, lost.Partition))
 		}

@@ -262,13 +262,6 @@ func Halt(ctx context.Context, q Querier, key Key, code, text string) error {
 	return err
 }
 
-// ClearHalt takes the record of a halt away.
-func ClearHalt(ctx context.Context, q Querier, key Key) error {
-	_, err := q.ExecContext(ctx, "UPDATE `slotline_progress` SET `halted_at`=NULL,`halt_code`=NULL,`halt_text`=NULL WHERE "+
-		key.where())
-	return err
-}
-
 // Gap is the offsets of one partition that a person gave up: From <= offset < To.
 type Gap struct {
 	Key
@@ -277,8 +270,6 @@ type Gap struct {
 	LeaderEpoch int32
 	TopicID     event.TopicID
 	By, Reason  string
-	OwnerEpoch  int64     // set by AcceptGap and Gaps
-	AcceptedAt  time.Time // set by Gaps
 }
 
 // AcceptGap moves next_off from From to To, records who and why, and bumps the owner epoch, so that whatever ran before
@@ -315,25 +306,6 @@ func AcceptGap(ctx context.Context, db *sql.DB, g Gap) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// Gaps lists the accepted gaps, oldest first.
-func Gaps(ctx context.Context, q Querier) ([]Gap, error) {
-	rows, err := q.QueryContext(ctx, "SELECT `sink`,`topic`,`part`,`from_off`,`to_off`,`owner_epoch`,`accepted_at`,"+
-		"`accepted_by`,`reason` FROM `slotline_gap` ORDER BY `accepted_at`,`sink`,`topic`,`part`")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var list []Gap
-	for rows.Next() {
-		var g Gap
-		if err := rows.Scan(&g.Sink, &g.Topic, &g.Number, &g.From, &g.To, &g.OwnerEpoch, &g.AcceptedAt, &g.By, &g.Reason); err != nil {
-			return nil, err
-		}
-		list = append(list, g)
-	}
-	return list, rows.Err()
 }
 
 // CheckFormat refuses a progress table that a later release made. where names the database. A table that is not there
