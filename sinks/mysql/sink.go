@@ -22,10 +22,8 @@ type Options struct {
 	// Sink names its progress rows; "mysql" unless set. A rebuild's is "mysql__rb_<job>".
 	Sink string
 	// Owner names this process in progress rows, for people: the epoch is what fences.
-	Owner string
-	// LogStart is where the log of a partition begins, for the rows that Plan seeds; 0 unless set.
-	LogStart func(event.Partition) int64
-	Logger   *slog.Logger
+	Owner  string
+	Logger *slog.Logger
 	// Now is the clock that months.ahead counts from; time.Now unless set. Applying events never reads it.
 	Now func() time.Time
 }
@@ -47,8 +45,7 @@ type Sink struct {
 	now            func() time.Time
 
 	connections int
-	mu          sync.Mutex        // guards shards; held for no I/O
-	shards      map[string]*shard // by name, of every layout since New
+	shards      map[string]*shard // of the file, by name; not written after New
 
 	state atomic.Pointer[state]
 
@@ -74,7 +71,7 @@ func New(o Options) (*Sink, error) {
 	s := &Sink{
 		name: o.Sink, owner: o.Owner, line: o.Config.Line, topics: o.Config.Topics(),
 		tableIndex: make(map[string]int), monthsFrom: o.Config.Months.From, ahead: o.Config.Months.Ahead,
-		logStart: o.LogStart, log: o.Logger, now: o.Now,
+		log: o.Logger, now: o.Now,
 		connections: o.Config.Sinks.MySQL.ConnectionsPerShard, shards: make(map[string]*shard),
 	}
 	if s.name == "" {
@@ -85,9 +82,6 @@ func New(o Options) (*Sink, error) {
 	}
 	if s.now == nil {
 		s.now = time.Now
-	}
-	if s.logStart == nil {
-		s.logStart = func(event.Partition) int64 { return 0 }
 	}
 	for i, t := range o.Config.Tables {
 		if err := event.LimitsMySQL.CheckTable(t); err != nil {
@@ -104,8 +98,12 @@ func New(o Options) (*Sink, error) {
 		u := newUpsert(t.Table, partitioner.Month(999912), dialect{RowAlias: true})
 		s.statementBytes = max(s.statementBytes, int64(len(u.head)+len(u.tail)))
 	}
-	if err := s.AddShards(o.Config.Shards); err != nil {
-		return nil, err
+	for _, c := range o.Config.Shards {
+		sh, err := newShard(s, c)
+		if err != nil {
+			return nil, err
+		}
+		s.shards[c.Name] = sh
 	}
 	s.SetLayout(o.Layout)
 	return s, nil
@@ -114,29 +112,9 @@ func New(o Options) (*Sink, error) {
 // Name is what progress rows, metrics and dead letters call it.
 func (s *Sink) Name() string { return s.name }
 
-// AddShards tells the addresses of shards that are not known yet, before SetLayout with a layout that names them. It
-// does no I/O and changes nothing about shards that are known.
-func (s *Sink) AddShards(shards []config.Shard) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range shards {
-		if _, known := s.shards[c.Name]; known {
-			continue
-		}
-		sh, err := newShard(s, c)
-		if err != nil {
-			return err
-		}
-		s.shards[c.Name] = sh
-	}
-	return nil
-}
-
-// SetLayout takes a layout in place of the one before, for batches prepared from then on. A shard that it names and
-// AddShards does not know fails at its first use.
+// SetLayout takes a layout in place of the one before, for batches prepared from then on. A shard that it names and the
+// file does not fails at its first use.
 func (s *Sink) SetLayout(l *partitioner.Layout) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	st := &state{layout: l}
 	for _, name := range l.Shards() {
 		sh, known := s.shards[name]
@@ -150,8 +128,6 @@ func (s *Sink) SetLayout(l *partitioner.Layout) {
 
 // Close closes all connections.
 func (s *Sink) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var errs []error
 	for _, sh := range s.shards {
 		errs = append(errs, sh.close())
