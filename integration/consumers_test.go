@@ -314,29 +314,28 @@ func TestP8_RecreatedTopicHaltsOnRealKafka(t *testing.T) {
 	}
 }
 
-// A broker that restarts, by stop or by kill, is an outage: it halts nothing, whatever leader epochs it comes back with.
+// A broker that is killed and comes back is an outage: it halts nothing, whatever leader epochs it comes back with.
 func TestConsumersOutliveTheBroker(t *testing.T) {
 	server := harness.PrivateKafka(t)
 	l := newConsumerLine(t, server)
 	stopGroup := l.consume(0, nil)
-	for i := range 3 {
+	for range 2 {
 		l.produce(l.cl, 100, 0, 1, 2, 3)
 		l.untilDrained()
-		if i%2 == 0 {
-			server.Kill(t)
-		} else {
-			server.Stop(t)
-		}
+		server.Kill(t)
 		server.Start(t)
+		back := time.Now()
+		l.produce(l.cl, 100, 0, 1, 2, 3)
+		produced := time.Since(back)
+		l.untilDrained()
+		t.Logf("after the broker was back: produced within %v, applied within %v", produced, time.Since(back))
 	}
-	l.produce(l.cl, 100, 0, 1, 2, 3)
-	l.untilDrained()
 	l.check()
 	if err := stopGroup(); err != nil {
 		t.Error(err)
 	}
 	at := l.memory.Positions()[l.part(0)]
-	t.Logf("leader epoch after three restarts: %d", at.LeaderEpoch)
+	t.Logf("leader epoch after two restarts: %d", at.LeaderEpoch)
 	if h := l.memory.Halts(); len(h) > 0 {
 		t.Errorf("halted: %v", h)
 	}

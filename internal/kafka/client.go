@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,6 +22,9 @@ const (
 	metadataAgeMax = 30 * time.Second
 	// metadataAgeMin is how soon a client asks again after an error: a failover takes about a second.
 	metadataAgeMin = 500 * time.Millisecond
+	// retryBackoffMax is the longest pause before a client tries a broker again; the library's own 5 s would come on top
+	// of every restart of a broker.
+	retryBackoffMax = time.Second
 )
 
 const (
@@ -51,6 +55,7 @@ func Options(cfg *config.Config, role string, log *slog.Logger) []kgo.Opt {
 		kgo.DialTimeout(dialTimeout),
 		kgo.MetadataMaxAge(metadataAgeMax),
 		kgo.MetadataMinAge(metadataAgeMin),
+		kgo.RetryBackoffFn(retryBackoff),
 		kgo.ProducerBatchCompression(codec(cfg.Kafka.Compression)),
 		kgo.ProducerBatchMaxBytes(int32(RecordBytesMax(cfg))),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -60,6 +65,15 @@ func Options(cfg *config.Config, role string, log *slog.Logger) []kgo.Opt {
 		opts = append(opts, kgo.WithLogger(clientLog{log.With("client", role)}))
 	}
 	return opts
+}
+
+// retryBackoff doubles from 50 ms, with jitter, so that clients that lost a broker together do not return together.
+func retryBackoff(fails int) time.Duration {
+	d := retryBackoffMax
+	if fails < 5 {
+		d = 50 * time.Millisecond << max(0, fails)
+	}
+	return d/2 + rand.N(d/2)
 }
 
 func codec(name string) kgo.CompressionCodec {
