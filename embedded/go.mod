@@ -8,6 +8,7 @@ require (
 	github.com/ClickHouse/ch-go v0.75.0
 	github.com/ebitengine/purego v0.11.3
 	github.com/go-sql-driver/mysql v1.10.1
+	github.com/twmb/franz-go/pkg/kadm v1.20.0
 )
 
 require (
@@ -19,7 +20,6 @@ require (
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
-	github.com/twmb/franz-go/pkg/kadm v1.20.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 )
 
@@ -50,7 +50,7 @@ require (
 	github.com/sirupsen/logrus v1.8.1
 	github.com/slotline/slotline v0.0.0-00010101000000-000000000000
 	github.com/tetratelabs/wazero v1.8.2 // indirect
-	github.com/twmb/franz-go v1.22.3 // indirect
+	github.com/twmb/franz-go v1.22.3
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 	github.com/twmb/franz-go/pkg/kmsg v1.15.1 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect

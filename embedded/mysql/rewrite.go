@@ -28,6 +28,9 @@ var (
 	onDuplicate = regexp.MustCompile(`(?i)\bON\s+DUPLICATE\s+KEY\s+UPDATE\b`)
 	column      = regexp.MustCompile("`[^`]+`")
 
+	// greatest of an empty table is no row at all to the engine, which looks it up in the index; what is computed is not looked up.
+	greatest = regexp.MustCompile("(?i)\\bCOALESCE\\(MAX\\((`?\\w+`?)\\), 0\\)")
+
 	// explainInsert fails in the engine's tabular form: it writes NULL into a number.
 	explainInsert = regexp.MustCompile(`(?i)^\s*EXPLAIN\s+INSERT\b`)
 )
@@ -39,6 +42,8 @@ func (r *rewriter) statement(query string) string {
 		return r.ddl(maxvalue.ReplaceAllString(query, "VALUES LESS THAN (MAXVALUE)"))
 	case "INSERT":
 		return r.upsert(query)
+	case "SELECT":
+		return greatest.ReplaceAllString(query, "COALESCE(MAX(IFNULL($1, 0)), 0)")
 	case "EXPLAIN":
 		return explainInsert.ReplaceAllString(query, "EXPLAIN FORMAT=TREE INSERT")
 	}

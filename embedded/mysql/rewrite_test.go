@@ -57,6 +57,21 @@ func TestCommentsAreKept(t *testing.T) {
 	exec(t, db, "ALTER TABLE lane REORGANIZE PARTITION pmax INTO (PARTITION p2 VALUES LESS THAN (2000), PARTITION pmax VALUES LESS THAN MAXVALUE)")
 }
 
+func TestGreatestOfNothing(t *testing.T) {
+	db := open(t, newLock())
+	exec(t, db, "CREATE TABLE t (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY)")
+	for _, query := range []string{"SELECT COALESCE(MAX(id), 0) FROM t", "SELECT (SELECT COALESCE(MAX(id), 0) FROM t)"} {
+		if n := count(t, db, query); n != 0 {
+			t.Errorf("%s: %d", query, n)
+		}
+	}
+	exec(t, db, "INSERT INTO t VALUES (18446744073709551614)")
+	var n uint64
+	if err := db.QueryRowContext(t.Context(), "SELECT (SELECT COALESCE(MAX(id), 0) FROM t)").Scan(&n); err != nil || n != 1<<64-2 {
+		t.Errorf("%d, %v", n, err)
+	}
+}
+
 // Errors have the numbers by which internal/mysqldb tells a bad row from a wrong statement.
 func TestErrorNumbers(t *testing.T) {
 	db := open(t, newLock())

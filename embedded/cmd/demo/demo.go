@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/examples/flights/nyc"
+	"github.com/slotline/slotline/internal/line"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/partitioner"
+)
+
+const (
+	// everyDefault takes every 140th flight: the in-memory engine's statements cost time in proportion to their tables.
+	everyDefault = 140
+	// seed makes each run emit the same events; the order in which writers come is the machine's.
+	seed = 2013
+)
+
+// demo is one run.
+type demo struct {
+	out     io.Writer
+	live    bool   // out is a terminal
+	every   uint64 // one flight in so many
+	keep    bool   // leave everything running at the end
+	library library
+	// alter is a test's: it changes what was found, before it is compared.
+	alter func(*report)
+
+	dir     string
+	file    string // slotline.yaml
+	servers servers
+	cfg     *config.Config
+	log     *slog.Logger
+	pools   map[string]*sql.DB // outboxDatabase, s1, s2
+}
+
+var shardNames = []string{"s1", "s2"}
+
+// run returns whether all figures agree, or why the line did not get so far.
+func (d *demo) run(ctx context.Context) (agree bool, err error) {
+	if d.dir, err = os.MkdirTemp("", "slotline-demo-"); err != nil {
+		return false, err
+	}
+	logFile, err := os.Create(filepath.Join(d.dir, "demo.log"))
+	if err != nil {
+		return false, err
+	}
+	d.log = slog.New(slog.NewTextHandler(logFile, nil))
+	defer func() {
+		for _, db := range d.pools {
+			db.Close()
+		}
+		if stopErr := d.servers.stop(); err == nil {
+			err = stopErr
+		}
+		logFile.Close()
+		if err != nil {
+			err = fmt.Errorf("%w\nthe log of the line is %s", err, logFile.Name())
+			return
+		}
+		os.RemoveAll(d.dir)
+	}()
+
+	kept := func(id uint64) bool { return id%d.every == 0 }
+	flights, err := nyc.Flights(kept)
+	if err != nil {
+		return false, err
+	}
+	fmt.Fprintf(d.out, "slotline: %s of the %s flights that left New York in 2013, through a whole line\n\n", number(len(flights)), number(nyc.Count))
+	s := &screen{out: d.out, live: d.live}
+	r := &report{}
+	g := s.stage("servers", "starting Kafka, MySQL and ClickHouse")
+	if r.missing, err = d.servers.start(ctx, d.dir, d.library, g); err != nil {
+		return false, err
+	}
+	g.total = 0
+	g.end(d.servers.String())
+	if err := d.apply(ctx, s); err != nil {
+		return false, err
+	}
+	stop := d.runLine(ctx)
+	defer func() {
+		if stopErr := stop(); err == nil {
+			err = stopErr
+		}
+	}()
+	if err := d.play(ctx, s, flights, r); err != nil {
+		return false, err
+	}
+	g = s.stage("check", "reading every record and every row")
+	if err := d.collect(ctx, r, kept); err != nil {
+		return false, err
+	}
+	if d.alter != nil {
+		d.alter(r)
+	}
+	c := r.check()
+	g.end(fmt.Sprintf("%s figures compared with the CSV and with what was emitted", number(c.compared)))
+	r.write(d.out, c)
+	if d.keep {
+		d.writeConnections()
+		<-ctx.Done()
+		fmt.Fprintln(d.out)
+	}
+	return len(c.differ) == 0, nil
+}
+
+// apply writes the configuration and makes what it asks for, as `slotline apply` does.
+func (d *demo) apply(ctx context.Context, s *screen) error {
+	g := s.stage("apply", "making topics, tables and views")
+	d.file = filepath.Join(d.dir, "slotline.yaml")
+	if err := d.servers.write(d.file); err != nil {
+		return err
+	}
+	var err error
+	if d.cfg, err = config.Load(d.file); err != nil {
+		return err
+	}
+	l := line.New(d.cfg, d.log)
+	defer l.Close()
+	p, err := l.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.Apply(ctx, p); err != nil {
+		return err
+	}
+	d.pools = map[string]*sql.DB{}
+	for name, dsn := range map[string]config.DSN{outboxDatabase: d.cfg.Outbox.DSN, "s1": d.cfg.Shards[0].DSN, "s2": d.cfg.Shards[1].DSN} {
+		if d.pools[name], err = mysqldb.Open(dsn, mysqldb.Options{}); err != nil {
+			return err
+		}
+	}
+	g.end(fmt.Sprintf("%d changes: 2 topics of %d partitions, %d lanes, 2 shards, sinks %s", len(p.Changes), partitions, lanes, strings.Join(p.Sinks, " ")))
+	return nil
+}
+
+// runLine runs relay and sinks, as `slotline run` does. stop drains them and returns how they ended.
+func (d *demo) runLine(ctx context.Context) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := line.New(d.cfg, d.log)
+	ended := make(chan error, 1)
+	go func() { // ends with stop
+		halted, err := l.Run(ctx, line.Parts{Relay: true, MySQL: true, ClickHouse: d.servers.engine != nil})
+		if err == nil && halted {
+			err = errors.New("a partition or lane is halted")
+		}
+		ended <- errors.Join(err, l.Close())
+	}()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// play emits the events and waits until the line has applied them.
+func (d *demo) play(ctx context.Context, s *screen, flights []nyc.Flight, r *report) error {
+	service, err := newService(ctx, d.cfg, d.pools[outboxDatabase])
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(d.cfg.Kafka.Brokers...))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	w := &watcher{cfg: d.cfg, outbox: d.pools[outboxDatabase], shards: map[string]*sql.DB{"s1": d.pools["s1"], "s2": d.pools["s2"]},
+		kafka: kadm.NewClient(client)}
+
+	airports := nyc.Airports(flights)
+	r.airports = int64(len(airports))
+	all := plays(flights, seed)
+	total := r.airports
+	for _, list := range all {
+		for _, t := range list {
+			if t.fate == commits {
+				total += int64(len(t.steps))
+			}
+		}
+	}
+	bars := map[string]*stage{}
+	bar := func(name, what string) func(done int64) {
+		g := s.stage(name, "")
+		bars[name] = g
+		return func(done int64) {
+			text := fmt.Sprintf("%s of %s %s", number(done), number(total), what)
+			if done >= total {
+				g.total = total
+				g.end(text)
+				return
+			}
+			g.move(done, total, text)
+		}
+	}
+	emit, publish, shards := bar("emit", "events emitted"), bar("publish", "in Kafka"), bar("shards", "applied by MySQL")
+	clickhouse := func(int64) {}
+	if d.servers.engine != nil {
+		clickhouse = bar("clickhouse", "applied by ClickHouse")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	emitted := make(chan struct{})
+	go func() { // ends with ctx
+		defer close(emitted)
+		err := service.openAirports(ctx, airports)
+		if err == nil {
+			err = service.play(ctx, all, emit)
+		}
+		if err != nil {
+			cancel(err)
+		}
+	}()
+	defer func() { cancel(nil); <-emitted }()
+	err = w.follow(ctx, emitted, func(seen sample) {
+		publish(seen.published)
+		shards(seen.shards)
+		clickhouse(seen.clickhouse)
+		r.applied = seen
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	r.committed, r.rolledBack = service.committed, service.rolledBack
+	for _, g := range bars { // those that did not get to their total say how far they came
+		g.end(g.text)
+	}
+	return err
+}
+
+// collect reads what every store holds now.
+func (d *demo) collect(ctx context.Context, r *report, kept func(uint64) bool) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(d.cfg.Kafka.Brokers...))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if r.published, err = readTopic(ctx, client, d.cfg.Kafka.Brokers, d.cfg.Kafka.Topic); err != nil {
+		return err
+	}
+	l := line.New(d.cfg, d.log)
+	defer l.Close()
+	dead, err := l.DeadLetters(ctx)
+	if err != nil {
+		return err
+	}
+	r.deadLetters = int64(len(dead.Letters))
+	layout, err := d.layout(ctx)
+	if err != nil {
+		return err
+	}
+	if r.stored, err = readShards(ctx, layout, shardNames, d.pools); err != nil {
+		return err
+	}
+	if r.board, err = readBoard(ctx, d.pools[outboxDatabase]); err != nil {
+		return err
+	}
+	if d.servers.engine != nil {
+		if r.olap, r.olapAirports, err = askClickHouse(ctx, d.servers.engine.Addr()); err != nil {
+			return err
+		}
+	}
+	r.reference, err = readReference(kept)
+	return err
+}
+
+// layout is the one that was applied.
+func (d *demo) layout(ctx context.Context) (*partitioner.Layout, error) {
+	var body []byte
+	err := d.pools[outboxDatabase].QueryRowContext(ctx, "SELECT body FROM slotline_layout ORDER BY epoch DESC LIMIT 1").Scan(&body)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := partitioner.ParseSpec(body)
+	if err != nil {
+		return nil, err
+	}
+	return partitioner.New(spec)
+}
+
+// writeConnections says how to look at what runs.
+func (d *demo) writeConnections() {
+	fmt.Fprintf(d.out, "\nIt is all still there until Ctrl-C:\n")
+	show := func(format string, args ...any) { fmt.Fprintf(d.out, "  "+format+"\n", args...) }
+	mysql := func(address, database, ask string) {
+		host, port, _ := strings.Cut(address, ":")
+		show("mysql -h %s -P %s -u root %s -e %q", host, port, database, ask)
+	}
+	mysql(d.servers.outbox.Addr(), outboxDatabase, "SELECT * FROM slotline_lane")
+	mysql(d.servers.s1.Addr(), "s1", "SELECT * FROM flights_201307 WHERE _deleted = 0 LIMIT 5")
+	mysql(d.servers.s2.Addr(), "s2", "SELECT * FROM slotline_progress")
+	if d.servers.engine != nil {
+		host, port, _ := strings.Cut(d.servers.engine.Addr(), ":")
+		show("clickhouse-client --host %s --port %s -d %s -q %q", host, port, olapDatabase, "SELECT * FROM flights_now LIMIT 5")
+	}
+	show("kcat -b %s -C -e -t %s -c 5 -f '%%k %%h %%s\\n'", d.servers.kafka.Addr(), d.cfg.Kafka.Topic)
+	show("curl -s http://%s/metrics | grep ^slotline", d.servers.http)
+	show("go run ./cmd/slotline -c %s status", d.file)
+}
