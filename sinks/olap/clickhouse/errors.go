@@ -23,9 +23,9 @@ const (
 	codeTable    = "SL4004" // a table or view is not as the file says
 	codeDDL      = "SL4005" // apply could not make or alter a table
 	codeQuery    = "SL4006" // a control statement failed
+	codeState    = "SL4007" // the state database does not answer apply
 	codeWaits    = "SL4101" // an outage: the batch waits
 	codeFatal    = "SL4102" // the server refuses the batch for good
-	codeNames    = "SL4007" // a table of the file has the name of another's view
 )
 
 // known says what an error number of the server means. docs/clickhouse-errors.md is made from it.

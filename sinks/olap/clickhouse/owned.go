@@ -10,10 +10,20 @@ import (
 	"github.com/slotline/slotline/sinks/olap/intent"
 )
 
+// group is what a batch needs of the group's state; *intent.Group is one.
+type group interface {
+	Positions() []event.Position
+	Pending() *intent.Intent
+	Begin(ctx context.Context, ranges []event.Range, excluded []intent.Excluded) (*intent.Intent, error)
+	Commit(ctx context.Context, i *intent.Intent, ranges []event.Range) error
+	Lost() <-chan struct{}
+	Release(ctx context.Context) error
+}
+
 // owned is a group of partitions that this process has taken over.
 type owned struct {
 	sink   *Sink
-	group  *intent.Group
+	group  group
 	event  intake.Event // event and latest belong to Prepare
 	latest latest
 

@@ -89,7 +89,7 @@ func (s *Sink) execAll(ctx context.Context, what string, statements []string) er
 func (s *Sink) planState(ctx context.Context) ([]plan.Change, error) {
 	var version string
 	if err := s.stateDB.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, mysqldb.Wrap(err, "SL4008", s.statePlace)
+		return nil, mysqldb.Wrap(err, codeState, s.statePlace)
 	}
 	engine := "MySQL"
 	if strings.Contains(strings.ToLower(version), "mariadb") {

@@ -83,11 +83,6 @@ func New(o Options) (*Sink, error) {
 		return nil, err
 	}
 	for _, t := range o.Config.Tables {
-		if other := o.Config.Table(viewName(t)); other != nil {
-			return nil, &fault.Error{Code: codeNames, Class: fault.Usage,
-				What: fmt.Sprintf("table %s has the name of the view that ClickHouse's readers of table %s use", other.Name, t.Name),
-				Do:   "name one of them otherwise, or switch the clickhouse sink off"}
-		}
 		s.tables = append(s.tables, &table{t, insertSQL(t)})
 	}
 	place := o.Config.Sinks.State.Place()

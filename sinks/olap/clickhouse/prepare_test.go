@@ -1,0 +1,219 @@
+package clickhouse
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap/intent"
+)
+
+var november = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+// maker makes records of the sink's tables.
+type maker struct {
+	t    testing.TB
+	sink *Sink
+	next int64
+}
+
+func (m *maker) message(table string, op event.Op, version int64, values ...event.Value) event.Message {
+	m.t.Helper()
+	var t *event.Table
+	for _, have := range m.sink.tables {
+		if have.Name == table {
+			t = have.Table
+		}
+	}
+	body, err := t.AppendRow(nil, values, op)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	e := event.Event{ID: event.NewID(), Table: table, Op: op, Version: version, Time: november, LayoutEpoch: 1,
+		EntityID: string(t.CanonicalText(nil, t.ID, values[t.ID])), Body: body, Outbox: event.OutboxPosition{Generation: 1, ID: 1}}
+	part := m.sink.layout.Load().Broadcast()
+	if !t.Broadcast() {
+		e.Tenant = string(t.CanonicalText(nil, t.Tenant, values[t.Tenant]))
+		part = m.sink.layout.Load().Route(e.Tenant, "").Partition
+	}
+	_, rec := e.AppendRecord(nil, event.Source("flights"))
+	m.next++
+	return event.Message{Record: rec, Partition: event.Partition{Topic: "flights.events", Number: part}, Offset: m.next - 1, LeaderEpoch: 1}
+}
+
+func (m *maker) flight(id uint64, version int64, at time.Time, origin string) event.Message {
+	m.t.Helper()
+	return m.message("flights", event.Upsert, version, event.Value{Bytes: []byte("UA")}, event.Value{Uint: id}, event.Value{Int: at.UnixMicro()},
+		event.Value{Bytes: []byte(origin)}, event.Value{Int: 1}, event.Value{Null: true}, event.Value{Bytes: []byte("12.50")})
+}
+
+func batchOf(messages []event.Message) *event.Batch {
+	return &event.Batch{Messages: messages, Ranges: []event.Range{{Partition: messages[0].Partition, From: 0, To: int64(len(messages))}}}
+}
+
+// rowsOf counts rows by table and month.
+func rowsOf(p *prepared) map[string]int {
+	rows := map[string]int{}
+	for _, b := range p.set.blocks {
+		rows[b.table.Name+"_"+b.month.String()] += b.rows()
+	}
+	return rows
+}
+
+// fakeOwned prepares without a state database.
+func fakeOwned(s *Sink) *owned { return &owned{sink: s, group: noPending{}} }
+
+// noPending is a group that has just been taken over.
+type noPending struct{ group }
+
+func (noPending) Pending() *intent.Intent { return nil }
+
+// One block per table and month; of an entity that comes several times only the newest, also when it came first.
+func TestPrepareReduces(t *testing.T) {
+	s := testSink(t)
+	m := &maker{t: t, sink: s}
+	october := november.AddDate(0, -1, 0)
+	messages := []event.Message{
+		m.flight(1, 5, november, "JFK"), m.flight(1, 4, november, "LAX"), m.flight(2, 1, november, "JFK"),
+		m.flight(2, 2, november, "SFO"), m.flight(2, 3, november, "EWR"), m.flight(3, 1, october, "JFK"),
+		m.message("airports", event.Upsert, 1, event.Value{Bytes: []byte("JFK")}, event.Value{Null: true}),
+	}
+	p, err := fakeOwned(s).Prepare(batchOf(messages))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The one that came first though newest is sent with the older one: the engine keeps the greatest version.
+	want := map[string]int{"flights_202611": 3, "flights_202610": 1, "airports_none": 1}
+	if got := rowsOf(p.(*prepared)); !maps.Equal(got, want) {
+		t.Errorf("blocks %v, wanted %v", got, want)
+	}
+	rows, bytes := p.Size()
+	if rows != 5 || bytes == 0 {
+		t.Errorf("%d rows, %d bytes", rows, bytes)
+	}
+	versions := map[uint64]bool{}
+	for _, b := range p.(*prepared).set.blocks {
+		if b.table.Name == "flights" && b.month == 202611 {
+			data := b.columns[len(b.columns)-2].data
+			for ; len(data) > 0; data = data[8:] {
+				versions[binary.LittleEndian.Uint64(data)] = true
+			}
+		}
+	}
+	if !maps.Equal(versions, map[uint64]bool{10: true, 8: true, 6: true}) {
+		t.Errorf("_ver %v", versions)
+	}
+}
+
+// Sets go round: what is filled next does not change what is being sent, and nothing of an earlier batch is left.
+func TestPrepareUsesSetsInTurn(t *testing.T) {
+	s := testSink(t)
+	m := &maker{t: t, sink: s}
+	o := fakeOwned(s)
+	var sent *prepared
+	for round := range 6 {
+		var messages []event.Message
+		for i := range 10 + round {
+			messages = append(messages, m.flight(uint64(i), int64(round+1), november.AddDate(0, -i%3, 0), fmt.Sprint(round)))
+		}
+		p, err := o.Prepare(batchOf(messages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rows, _ := p.Size(); rows != 10+round {
+			t.Errorf("round %d: %d rows", round, rows)
+		}
+		if sent != nil {
+			for _, b := range sent.set.blocks {
+				for row := range b.rows() {
+					if got := b.columns[3].data[2*row+1]; got != byte('0'+round-1) {
+						t.Fatalf("round %d: a block that is being sent holds %c", round, got)
+					}
+				}
+			}
+			o.giveSet(sent)
+		}
+		sent = p.(*prepared)
+	}
+	if len(o.free) != 1 || len(o.free[0].free) == 0 {
+		t.Errorf("%d sets are free", len(o.free))
+	}
+}
+
+// P10: what blocks keep for the next batch is bounded by what a batch may hold.
+func TestP10_SetsLetGoOfWhatTheyDoNotNeed(t *testing.T) {
+	s := testSink(t)
+	table := s.tables[0]
+	values := []event.Value{{Bytes: []byte("UA")}, {}, {}, {Bytes: make([]byte, 3000)}, {}, {}, {}}
+	set := &set{}
+	const limit = 1 << 20
+	for round := range 40 { // each round another month is large
+		for i := range 12 {
+			b := set.at(table, partitioner.Month(202601+i))
+			n := 1
+			if i == round%12 {
+				n = limit / 3000 / 2
+			}
+			for range n {
+				b.append(values, 2)
+			}
+		}
+		set.reset(limit)
+		total := 0
+		for _, free := range set.free {
+			for _, b := range free {
+				_, kept := b.bytes()
+				total += kept
+			}
+		}
+		if total > limit {
+			t.Fatalf("round %d: %d bytes are kept", round, total)
+		}
+	}
+}
+
+func benchBatch(t testing.TB, s *Sink, rows int) *event.Batch {
+	m := &maker{t: t, sink: s}
+	var messages []event.Message
+	for i := range rows {
+		messages = append(messages, m.flight(uint64(i), 1, november, "JFK"))
+	}
+	return batchOf(messages)
+}
+
+// No allocation per row once warm.
+func TestPrepareAllocatesNothingPerRow(t *testing.T) {
+	s := testSink(t)
+	o := fakeOwned(s)
+	b := benchBatch(t, s, 2000)
+	run := func() {
+		p, err := o.Prepare(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.giveSet(p.(*prepared))
+	}
+	run()
+	if allocs := testing.AllocsPerRun(10, run); allocs > 10 {
+		t.Errorf("%.0f allocations for a batch of 2000 rows", allocs)
+	}
+}
+
+func BenchmarkPrepare(b *testing.B) {
+	s := testSink(b)
+	o := fakeOwned(s)
+	batch := benchBatch(b, s, 20_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		p, err := o.Prepare(batch)
+		if err != nil {
+			b.Fatal(err)
+		}
+		o.giveSet(p.(*prepared))
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/20_000, "ns/row")
+}
