@@ -110,7 +110,7 @@ func (w *faultyWriter) Close() {
 func TestP13_OutboxOnePartitionRefuses(t *testing.T) {
 	for _, mode := range []string{"refuse", "stall"} {
 		t.Run(mode, func(t *testing.T) {
-			l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 500ms")
+			l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 2s")
 			f := &faults{mode: map[int32]string{}}
 			l.wrap = f.wrap
 			broken := l.layout.Route("owner-07", "").Partition

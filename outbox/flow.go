@@ -62,6 +62,7 @@ type part struct {
 	parked   bucketSet
 	waiting  idSet // parked and not handed over: a subset of parked
 	fetching bool  // waiting ids are being read
+	probing  bool  // ids that were parked were sent, and none is acknowledged yet
 	isolate  int   // so many records go one at a time: one of them was too large
 	retryAt  time.Time
 	backoff  time.Duration
@@ -195,8 +196,8 @@ func (f *flow) touch(fl *flight, partition int) {
 	}
 }
 
-// refusing says that ids of the partition are parked without being sent: it refuses, does not answer, or has parked
-// ids that must go first.
+// refusing says that ids of the partition are parked without being sent: it refuses, does not answer, has parked ids
+// that must go first, or has not yet shown that it takes records again.
 func (p *part) refusing() bool {
 	return p.err != nil || !p.waiting.empty() || p.fetching || p.isolate > 0
 }
@@ -231,7 +232,7 @@ func (f *flow) answered(it *item, offset int64, err error, now time.Time) {
 	if err == nil {
 		f.published++
 		f.lastAck, f.ackSeq = now, max(f.ackSeq, it.seq)
-		p.backoff, p.retryAt = 0, time.Time{}
+		p.backoff, p.retryAt, p.probing = 0, time.Time{}, false
 		if it.alone {
 			p.isolate--
 		}
@@ -251,6 +252,7 @@ func (f *flow) answered(it *item, offset int64, err error, now time.Time) {
 	if errors.Is(err, ErrRecordTooLarge) && it.alone {
 		// It is the one that is too large.
 		p.isolate--
+		p.probing = false
 		f.pending = append(f.pending, deadLetter{it.id, it.eventID, ReasonTooLarge, err.Error()})
 		p.parked.removeAll([]uint64{it.id})
 		f.forced = true
@@ -364,6 +366,7 @@ func (f *flow) refill(partition int, ids []uint64, items []*item, now time.Time)
 			}
 			it.parked = true
 			it.alone = p.isolate > 0 && it.part == partition && len(ids) == 1
+			f.parts[it.part].probing = true
 			send = append(send, f.send(it, now))
 		}
 	}

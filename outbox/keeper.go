@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
@@ -98,7 +99,14 @@ func runDDL(ctx context.Context, db *sql.DB, statement string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { // it is of no use to others: its lock_wait_timeout is short
+		conn.Raw(func(any) error { return driver.ErrBadConn })
+		conn.Close()
+	}()
+	// Should this process die, or the KILL below not get through, the statement gives up by itself.
+	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1"); err != nil {
+		return err
+	}
 	var id int64
 	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
 		return err
