@@ -18,7 +18,7 @@ const (
 	clickhouseBlocks   = 4 // of a round
 	clickhouseBlock    = 100_000
 	clickhouseGroups   = 2
-	clickhouseDistinct = 50_000 // rows that are used in rotation
+	clickhouseDistinct = 51_200 // rows that are used in rotation; a multiple of the carriers
 )
 
 // clickhouseBench is a line with a ClickHouse sink, and a table there that a bare loop fills.
@@ -35,8 +35,8 @@ type clickhouseBench struct {
 func clickhouseInsert(b *bench) []Result {
 	c := &clickhouseBench{server: harness.ClickHouse(b)}
 	c.db = c.server.NewDatabase(b, harness.Name(b))
-	c.testLine = b.newLine("", flightTable, fmt.Sprintf("limits: { memory_bytes_max: 2GiB }\n"+
-		"sinks: { clickhouse: { dsn: %q, groups: %d, batch_rows: %d, batch_bytes: 256MiB } }", c.server.URL(c.db), clickhouseGroups, clickhouseBlock))
+	c.testLine = b.newLine("", flightTable, fmt.Sprintf("limits: { memory_bytes_max: 4GiB }\n"+
+		"sinks: { clickhouse: { dsn: %q, groups: %d, batch_rows: %d, batch_bytes: 512MiB, batch_age: 5s } }", c.server.URL(c.db), clickhouseGroups, clickhouseBlock))
 	c.client = c.testLine.client()
 	var err error
 	if c.sink, err = clickhouse.New(clickhouse.Options{Config: c.cfg, Layout: c.layout, State: c.outbox(8), Owner: "bench", Logger: c.log}); err != nil {
@@ -51,7 +51,8 @@ func clickhouseInsert(b *bench) []Result {
 	for i := range distinct {
 		distinct[i] = newFlight(b.random, carriers[i%len(carriers)], uint64(i+1), 1)
 	}
-	n := max(clickhouseGroups, b.rows(clickhouseBlocks)) * clickhouseBlock
+	// Every block is full: what is left of a group would wait for the age of its batch.
+	n := max(1, b.rows(clickhouseBlocks)/clickhouseGroups) * clickhouseGroups * clickhouseBlock
 	c.rows = make([]flight, n)
 	for i := range c.rows {
 		c.rows[i] = distinct[i%len(distinct)]

@@ -17,10 +17,10 @@ import (
 
 const (
 	mysqlRounds        = 6
-	mysqlRows          = 80_000 // of a round
+	mysqlRows          = 80_000 // of a round; a multiple of what all partitions put into one transaction each
 	mysqlTransaction   = 4000   // rows
 	mysqlStatement     = 1000   // rows
-	mysqlUpdatedTables = 3      // an update's tables hold so many rounds' rows
+	mysqlUpdatedTables = 3      // an update finds so many rounds' rows
 	carriersPerPart    = 16
 )
 
@@ -41,7 +41,7 @@ type mysqlBench struct {
 func mysqlTextInsert(b *bench) []Result {
 	m := b.newMySQLBench()
 	rounds := alternate(mysqlRounds, func(int) {
-		m.rows = m.newRows(b.rows(mysqlRows))
+		m.rows = m.newRows(m.rowsOfARound())
 		m.prepare()
 	}, m.ours, m.bare)
 	m.check()
@@ -50,7 +50,7 @@ func mysqlTextInsert(b *bench) []Result {
 
 func mysqlTextUpdate(b *bench) []Result {
 	m := b.newMySQLBench()
-	all := m.newRows(mysqlUpdatedTables * b.rows(mysqlRows))
+	all := m.newRows(mysqlUpdatedTables * m.rowsOfARound())
 	m.rows = all
 	m.prepare()
 	m.consume(m.sink, len(all))
@@ -58,10 +58,7 @@ func mysqlTextUpdate(b *bench) []Result {
 	m.exec(m.db, "INSERT INTO bare ("+columns+") SELECT "+columns+" FROM flights")
 	rounds := alternate(mysqlRounds, func(int) {
 		m.version++
-		m.rows = m.rows[:0:0]
-		for _, i := range b.random.Perm(len(all))[:b.rows(mysqlRows)] {
-			m.rows = append(m.rows, newFlight(b.random, all[i].Carrier, all[i].FlightID, m.version))
-		}
+		m.rows = m.updates(all)
 		m.prepare()
 	}, m.ours, m.bare)
 	m.check()
@@ -69,7 +66,7 @@ func mysqlTextUpdate(b *bench) []Result {
 }
 
 func (b *bench) newMySQLBench() *mysqlBench {
-	l := b.newLine("", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB } }", mysqlTransaction))
+	l := b.newLine("", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s } }", mysqlTransaction))
 	m := &mysqlBench{testLine: l, db: l.shard(partitions), client: l.client(), carriers: l.tenants(carriersPerPart), version: 1}
 	var err error
 	if m.sink, err = mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: "bench", Logger: l.log}); err != nil {
@@ -80,12 +77,32 @@ func (b *bench) newMySQLBench() *mysqlBench {
 	return m
 }
 
-// newRows are rows of new ids, ascending as a service draws them, of carriers at random.
+// rowsOfARound fill every transaction: what is left of a partition would wait for the age of its batch.
+func (m *mysqlBench) rowsOfARound() int {
+	return max(1, m.testLine.rows(mysqlRows)/(partitions*mysqlTransaction)) * partitions * mysqlTransaction
+}
+
+// newRows are rows of new ids, ascending as a service draws them, of the carriers in turn: as many for each partition.
 func (m *mysqlBench) newRows(n int) []flight {
 	rows := make([]flight, n)
 	for i := range rows {
 		m.next++
-		rows[i] = newFlight(m.random, m.carriers[m.random.IntN(len(m.carriers))], m.next, m.version)
+		rows[i] = newFlight(m.random, m.carriers[i%len(m.carriers)], m.next, m.version)
+	}
+	return rows
+}
+
+// updates are new versions of rows at random, as many of each partition.
+func (m *mysqlBench) updates(all []flight) []flight {
+	var rows []flight
+	counts := make([]int, partitions)
+	for _, i := range m.random.Perm(len(all)) {
+		p := m.layout.Route(all[i].Carrier, "").Partition
+		if counts[p] == m.rowsOfARound()/partitions {
+			continue
+		}
+		counts[p]++
+		rows = append(rows, newFlight(m.random, all[i].Carrier, all[i].FlightID, m.version))
 	}
 	return rows
 }
