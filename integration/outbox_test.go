@@ -27,29 +27,31 @@ import (
 func TestP2_OutboxOutOfOrderCommits(t *testing.T) {
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 1s")
 	r := l.start()
-	held, err := l.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Rollback()
-	for i := range 3 {
-		if err := l.producer.Emit(t.Context(), held, l.accounts.Upsert(account{Owner: "held-open", ID: uint64(i), Value: 1})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, ownTx := range []bool{true, false} {
+	run := func(ownTx bool) (latency string) {
+		before := r.Lanes()
 		w := &writers{count: 24, transactions: 1500, rollbackShare: 0.2, think: 15 * time.Millisecond, ownTx: ownTx}
 		w.run(l, seeded(t).Uint64())
 		if n := w.unknown.Load(); n > 0 {
 			t.Errorf("%d transactions failed", n)
 		}
+		l.waitPublished(len(l.committed()), 10*time.Second)
+		after := r.Lanes()
+		return quantiles(before[0].Latency, after[0].Latency)
 	}
-	l.waitPublished(len(l.committed()), 10*time.Second)
-	for _, b := range l.backlogs() {
-		if b.OldestAge > 0 && b.Cursor < b.MaxID {
-			t.Logf("lane %d: %+v", b.Lane, b)
+	t.Logf("append to ack without a long transaction, bounds in s: %s", run(true))
+	held, err := l.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Rollback()
+	for i := range 20 {
+		if err := l.producer.Emit(t.Context(), held, l.accounts.Upsert(account{Owner: fmt.Sprintf("held-open-%d", i%2), ID: uint64(i), Value: 1})); err != nil {
+			t.Fatal(err)
 		}
 	}
+	t.Logf("append to ack beside a transaction held open: %s", run(true))
+	run(false)
+	l.waitPublished(len(l.committed()), 10*time.Second)
 	if got := len(l.check(false, false)); got < 2000 {
 		t.Errorf("only %d events: the writers did not do their part", got)
 	}
