@@ -704,43 +704,50 @@ func TestWholeLine_Kills(t *testing.T) {
 	seed := seedOf(t)
 
 	type stage struct {
-		args  []string
-		proc  *harness.Process
-		kills int
+		args         []string
+		proc         *harness.Process
+		kills, exits int
 	}
-	stages := []*stage{{args: []string{"relay"}}, {args: []string{"sink", "mysql"}}, {args: []string{"sink", "clickhouse"}}}
-	for _, s := range stages {
-		s.proc = w.start(t, s.args...)
-	}
-	stop := make(chan struct{})
-	var killers sync.WaitGroup
+	stages := []*stage{{args: []string{"relay"}}, {args: []string{"sink", "mysql", "--instance", "one"}}, {args: []string{"sink", "clickhouse"}}}
+	var emitted, drained atomic.Bool
+	var keepers sync.WaitGroup
 	for i, s := range stages {
-		killers.Go(func() {
+		s.proc = w.start(t, s.args...)
+		// Each stage has a keeper, as a service manager would be: it starts again what was killed, and what ended by
+		// itself because a server was away when it started.
+		keepers.Go(func() {
 			rng := rand.New(rand.NewPCG(seed, uint64(100+i)))
-			for emitting := true; emitting || s.kills < 5; {
+			for !drained.Load() || s.kills < 5 {
 				select {
-				case <-stop:
-					emitting = false
-				default:
+				case <-s.proc.Done():
+					s.exits++
+				case <-time.After(time.Duration(500+rng.IntN(2500)) * time.Millisecond): // the random point
+					if emitted.Load() && s.kills >= 5 { // let it drain
+						continue
+					}
+					s.proc.Kill(t)
+					s.kills++
 				}
-				time.Sleep(time.Duration(500+rng.IntN(2500)) * time.Millisecond) // the random point
-				s.proc.Kill(t)
-				s.kills++
 				s.proc = w.start(t, s.args...)
 			}
 		})
 	}
-	killers.Go(func() { servers.kafka.Restart(t) })
-	killers.Go(func() { servers.s2.Kill(t); servers.s2.Start(t) })
+	keepers.Go(func() { servers.kafka.Restart(t) })
+	keepers.Go(func() { servers.s2.Kill(t); servers.s2.Start(t) })
 	e := w.emit(t, flights, seed)
-	close(stop)
-	killers.Wait()
+	emitted.Store(true)
 	w.waitDrained(t, 5*time.Minute)
+	drained.Store(true)
+	keepers.Wait()
 	for _, s := range stages {
-		t.Logf("%v: killed %d times", s.args, s.kills)
+		t.Logf("slotline %v: killed %d times, ended by itself %d times", s.args, s.kills, s.exits)
+		if s.kills < 5 {
+			t.Errorf("slotline %v was killed %d times only", s.args, s.kills)
+		}
 		if r := s.proc.Stop(t, 30*time.Second); r.Code != 0 {
 			t.Errorf("slotline %v ended with status %d after SIGTERM", s.args, r.Code)
 		}
 	}
+	w.waitDrained(t, time.Minute) // what a last kill left undone would show here
 	w.checkLine(t, e, -1, flights, want)
 }
