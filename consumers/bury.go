@@ -77,17 +77,18 @@ func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) e
 // haltAll halts every partition of the unit: what its batch cannot get past, none of them can.
 func (u *unit) haltAll(ctx context.Context, why *fault.Error) ending {
 	for _, m := range u.members {
-		u.halt(ctx, m.at.Partition, why)
+		u.halt(ctx, m.at, why)
 	}
 	return endHalted
 }
 
 // halt records that a partition is halted, where a person looks: log, metrics, and the sink's own record.
-func (u *unit) halt(ctx context.Context, p event.Partition, why *fault.Error) {
-	if !u.loop.halts.add(p, why, time.Now()) {
+func (u *unit) halt(ctx context.Context, at event.Position, why *fault.Error) {
+	p := at.Partition
+	if !u.loop.halts.add(p, at.Next, why, time.Now()) {
 		return
 	}
-	u.log.Error("halted", "topic", p.Topic, "partition", p.Number, "code", why.Code, "error", why)
+	u.log.Error("halted", "topic", p.Topic, "partition", p.Number, "offset", at.Next, "code", why.Code, "error", why)
 	if h, ok := u.loop.sink.(Halter); ok {
 		bounded, cancel := context.WithTimeout(ctx, haltRecordTimeout)
 		defer cancel()

@@ -1,6 +1,7 @@
 package consumers
 
 import (
+	"math"
 	"time"
 
 	"github.com/slotline/slotline/event"
@@ -21,8 +22,8 @@ const markerAge = 500 * time.Millisecond
 type item struct {
 	msg     event.Message
 	bytes   int
-	written time.Time // by the record's own timestamp
-	arrived time.Time // when it was polled
+	written int64 // by the record's own timestamp, Unix nanoseconds
+	arrived int64 // when it was polled, the same
 }
 
 // queue is what was read of one partition and is not in a batch yet. It is a plain value; its owner has the lock.
@@ -34,9 +35,9 @@ type queue struct {
 	next  int64 // the offset that the next batch begins at
 	epoch int32 // leader epoch of what lies below next; -1 unknown
 
-	end      int64     // one past the last offset read, whether it held a message or not
-	endEpoch int32     // leader epoch of that offset; another than the last item's where markers follow an election
-	endAt    time.Time // when it was read
+	end      int64 // one past the last offset read, whether it held a message or not
+	endEpoch int32 // leader epoch of that offset; another than the last item's where markers follow an election
+	endAt    int64 // when it was read, Unix nanoseconds
 }
 
 func newQueue(at event.Position) queue {
@@ -74,7 +75,7 @@ func (q *queue) trim(bytes int64) (dropped int64) {
 }
 
 // pass says that an offset was read, whatever it held.
-func (q *queue) pass(offset int64, epoch int32, now time.Time) {
+func (q *queue) pass(offset int64, epoch int32, now int64) {
 	if q.epoch < 0 { // nothing was applied yet: there is nothing that the log could fail to continue
 		q.epoch = epoch
 	}
@@ -143,27 +144,28 @@ type cutPlan struct {
 // planCut decides. first rotates which queue is served first where not all fit. Each queue gets its share before any
 // gets more, so that a partition with a backlog does not hold back the others of its unit.
 func planCut(queues []*queue, limits Limits, now time.Time, first int) cutPlan {
-	var at time.Time
+	at := int64(math.MaxInt64)
 	rows, bytes := 0, int64(0)
 	for _, q := range queues {
-		due := time.Time{}
+		due := int64(0)
 		switch _, blocked := q.blocked(); {
 		case q.ready > 0:
-			due = q.items[0].arrived.Add(limits.Age)
+			due = q.items[0].arrived + int64(limits.Age)
 		case q.end > q.next && !blocked:
-			due = q.endAt.Add(max(limits.Age, markerAge))
+			due = q.endAt + int64(max(limits.Age, markerAge))
 		default:
 			continue
 		}
 		rows += q.ready
 		bytes += q.bytes
-		if at.IsZero() || due.Before(at) {
-			at = due
-		}
+		at = min(at, due)
 	}
-	full := rows >= limits.Rows || bytes >= limits.Bytes
-	if at.IsZero() || !full && now.Before(at) {
-		return cutPlan{at: at}
+	if at == math.MaxInt64 {
+		return cutPlan{}
+	}
+	plan := cutPlan{full: rows >= limits.Rows || bytes >= limits.Bytes, at: time.Unix(0, at)}
+	if !plan.full && now.Before(plan.at) {
+		return plan
 	}
 	take := make([]int, len(queues))
 	rows, bytes = 0, 0
@@ -191,7 +193,8 @@ func planCut(queues []*queue, limits Limits, now time.Time, first int) cutPlan {
 			}
 		}
 	}
-	return cutPlan{take: take, full: full, at: at}
+	plan.take = take
+	return plan
 }
 
 // takes says whether a queue is part of a batch: it gives items, or it has passed offsets that hold none.
@@ -225,5 +228,5 @@ func (q *queue) oldest() time.Time {
 	if len(q.items) == 0 {
 		return time.Time{}
 	}
-	return q.items[0].written
+	return time.Unix(0, q.items[0].written)
 }

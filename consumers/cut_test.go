@@ -64,10 +64,10 @@ func TestCutsCoverTheLog(t *testing.T) {
 					e := logs[i][feed[i]]
 					feed[i]++
 					if e.marker {
-						q.pass(e.offset, e.epoch, now)
+						q.pass(e.offset, e.epoch, now.UnixNano())
 						continue
 					}
-					q.push(item{msg: event.Message{Partition: q.part, Offset: e.offset, LeaderEpoch: e.epoch}, bytes: e.bytes, arrived: now})
+					q.push(item{msg: event.Message{Partition: q.part, Offset: e.offset, LeaderEpoch: e.epoch}, bytes: e.bytes, arrived: now.UnixNano()})
 				}
 				if r.IntN(10) == 0 { // the throttle takes the end away; it is read again
 					if q.trim(int64(r.IntN(100))) > 0 {
@@ -167,7 +167,7 @@ func TestCutSharesABatch(t *testing.T) {
 			n = 1000
 		}
 		for o := range n {
-			q.push(item{msg: event.Message{Offset: o}, bytes: 10, arrived: now})
+			q.push(item{msg: event.Message{Offset: o}, bytes: 10, arrived: now.UnixNano()})
 		}
 		queues = append(queues, &q)
 	}

@@ -14,5 +14,6 @@ func (l *loop) runFixed(ctx context.Context, sink FixedGroups) error {
 	}
 	<-ctx.Done()
 	stopAll(units, l.opts.Config.Limits.DrainTimeout)
+	join(units)
 	return nil
 }

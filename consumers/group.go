@@ -78,7 +78,9 @@ func (l *loop) runGroup(ctx context.Context) error {
 	g.mu.Lock()
 	g.leaving = true
 	g.mu.Unlock()
-	stopAll(g.all(), cfg.Limits.DrainTimeout)
+	units := g.all()
+	stopAll(units, cfg.Limits.DrainTimeout)
+	join(units)
 	leave()
 	serving.Wait()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -87,8 +89,16 @@ func (l *loop) runGroup(ctx context.Context) error {
 		l.log.Debug("could not commit offsets for lag tools", "error", err)
 	}
 	cl.CloseAllowingRebalance() // leaves the group, unless a static member
-	// An assignment that came while we were stopping started units that have nothing to wait for.
-	stopAll(g.all(), 0)
+	// An assignment that came while we were stopping started units that have nothing to wait for; and units that were
+	// revoked or lost may be ending still.
+	units = g.all()
+	stopAll(units, 0)
+	join(units)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, done := range g.last {
+		<-done
+	}
 	return nil
 }
 
@@ -137,7 +147,8 @@ func (g *group) take(m map[string][]int32) []*unit {
 }
 
 // revoked lets units finish what is in flight: the group waits for this callback before it gives the partitions to
-// another member.
+// another member. It does not wait longer than it may: a unit that is abandoned changes nothing, the owner epoch sees
+// to that.
 func (g *group) revoked(m map[string][]int32) {
 	units := g.take(m)
 	if len(units) == 0 {

@@ -17,6 +17,13 @@ type Halt struct {
 	event.Partition
 	Since time.Time
 	Why   *fault.Error
+
+	next, stable int64 // where the sink stands, and the log ends; stable is 0 until it is known
+}
+
+// lag is how many offsets, and at least how much time, the partition is behind.
+func (h Halt) lag(now time.Time) (events int64, behind time.Duration) {
+	return max(0, h.stable-h.next), now.Sub(h.Since)
 }
 
 // Halted is what Run returns when partitions are halted at its end. The exit status of the command is 4.
@@ -51,7 +58,7 @@ type halts struct {
 var verdicts = map[string]bool{"SL6001": true, "SL6002": true, "SL6003": true, "SL6004": true, "SL6012": true, "SL6013": true}
 
 // add registers a halt and says whether it is new or has another reason than before.
-func (h *halts) add(p event.Partition, why *fault.Error, now time.Time) bool {
+func (h *halts) add(p event.Partition, next int64, why *fault.Error, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, ok := h.by[p]
@@ -64,7 +71,7 @@ func (h *halts) add(p event.Partition, why *fault.Error, now time.Time) bool {
 	if ok {
 		now = old.Since
 	}
-	h.by[p] = Halt{p, now, why}
+	h.by[p] = Halt{Partition: p, Since: now, Why: why, next: next, stable: old.stable}
 	return true
 }
 
@@ -87,6 +94,22 @@ func (h *halts) clearVerdict(p event.Partition) bool {
 	}
 	delete(h.by, p)
 	return true
+}
+
+// look notes where the log of a halted partition ends.
+func (h *halts) look(p event.Partition, stable int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if old, ok := h.by[p]; ok {
+		old.stable = stable
+		h.by[p] = old
+	}
+}
+
+func (h *halts) list() []Halt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.by))
 }
 
 func (h *halts) has(p event.Partition) bool {

@@ -25,7 +25,7 @@ import (
 
 // testLine is a line over a fake Kafka: a topic of four partitions, the suite's tables, an in-memory sink.
 type testLine struct {
-	*testing.T
+	testing.TB
 	kafka  *kfake.Cluster
 	setup  sinktest.Setup
 	memory *sinktest.Memory
@@ -37,7 +37,7 @@ type testLine struct {
 // waitMax bounds every wait of a test; nothing here takes a second on an idle machine.
 const waitMax = 60 * time.Second
 
-func newLine(t *testing.T, opts ...kfake.Opt) *testLine {
+func newLine(t testing.TB, opts ...kfake.Opt) *testLine {
 	t.Helper()
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.GroupMinSessionTimeout(100 * time.Millisecond)}, opts...)...)
 	if err != nil {
@@ -48,7 +48,7 @@ func newLine(t *testing.T, opts ...kfake.Opt) *testLine {
 	setup := sinktest.NewSetup(t, sinktest.YAML(nowhere+"1", nowhere+"2", nowhere,
 		"sinks: { mysql: { batch_rows: 50, batch_age: 5ms } }\nlimits: { memory_bytes_max: 256MiB, drain_timeout: 5s }\n"))
 	setup.Config.Kafka.Brokers = c.ListenAddrs()
-	l := &testLine{T: t, kafka: c, setup: setup, memory: sinktest.NewMemory(), sent: map[string]int64{}, next: map[int32]int64{}}
+	l := &testLine{TB: t, kafka: c, setup: setup, memory: sinktest.NewMemory(), sent: map[string]int64{}, next: map[int32]int64{}}
 	if l.cl, err = kafka.Open(t.Context(), setup.Config, "test", nil, kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,6 @@ func entityName(p int32, id int64) string {
 
 // stub is a sink that decodes nothing: it is as slow as it is told to be.
 type stub struct {
-	topic string
 	apply func(ctx context.Context, b *event.Batch) error
 }
 
@@ -118,7 +117,7 @@ func TestP10_MemoryIsBounded(t *testing.T) {
 				var before runtime.MemStats
 				runtime.ReadMemStats(&before)
 				var applied atomic.Int64
-				sink := &stub{topic: l.setup.Config.Kafka.Topic, apply: func(ctx context.Context, b *event.Batch) error {
+				sink := &stub{apply: func(ctx context.Context, b *event.Batch) error {
 					if stalled {
 						<-ctx.Done()
 						return &fault.Error{Code: "test", Class: fault.Transient, What: "interrupted", Err: ctx.Err()}

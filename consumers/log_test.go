@@ -33,7 +33,8 @@ func TestP8_ExpiredOffsetsHalt(t *testing.T) {
 			if err := l.kafka.DeleteRecords(l.setup.Config.Kafka.Topic, 1, 130); err != nil {
 				t.Fatal(err)
 			}
-			p = l.run(sink, nil)
+			// Long enough for the rest of a group to be read in between.
+			p = l.run(sink, func(o *consumersOptions) { o.HaltRetry = time.Second })
 			l.untilDrained(0, 2, 3)
 			l.until("the halt is recorded", func() bool { return l.memory.Halts()[l.part(1)] != nil })
 			const want = "offset 100 is gone from Kafka (log starts at 130): 30 offsets cannot be applied. Nothing was skipped."

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -104,26 +102,33 @@ func (l *loop) newUnit(parts []event.Partition, before <-chan struct{}, ours fun
 	return u
 }
 
-// stopAll has units finish what is in flight, all at once, and abandons those that have not by the deadline. It
-// returns when all have ended.
+// stopAll has units finish what is in flight, all at once, and abandons those that have not by the deadline. It does
+// not wait for those: join does.
 func stopAll(units []*unit, within time.Duration) {
 	for _, u := range units {
 		u.stop()
 	}
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
+	late := false
 	for _, u := range units {
-		select {
-		case <-u.done:
-			continue
-		case <-deadline.C:
-			for _, u := range units {
-				u.abandon()
+		if !late {
+			select {
+			case <-u.done:
+			case <-deadline.C:
+				late = true
 			}
 		}
-		<-u.done
+		if late {
+			u.abandon()
+		}
 	}
+}
+
+// join waits until units have ended. An abandoned one ends as soon as its sink lets go.
+func join(units []*unit) {
 	for _, u := range units {
+		<-u.done
 		u.abandon() // frees the context
 	}
 }
@@ -179,6 +184,11 @@ func (l *loop) lookOut(ctx context.Context) {
 		for p := range streams {
 			at = append(at, event.Position{Partition: p, LeaderEpoch: -1})
 		}
+		for _, h := range l.halts.list() {
+			if streams[h.Partition] == nil {
+				at = append(at, event.Position{Partition: h.Partition, LeaderEpoch: -1})
+			}
+		}
 		if len(at) == 0 {
 			continue
 		}
@@ -187,9 +197,14 @@ func (l *loop) lookOut(ctx context.Context) {
 			l.log.Debug("could not ask for the ends of the logs", "error", err)
 			continue
 		}
-		for p, s := range streams {
-			if log := logs[p]; log.Err == nil {
+		for p, log := range logs {
+			if log.Err != nil {
+				continue
+			}
+			if s := streams[p]; s != nil {
 				s.look(log)
+			} else if !log.Gone {
+				l.halts.look(p, log.Stable)
 			}
 		}
 	}
@@ -209,10 +224,4 @@ func (s *stream) look(log kafka.Log) {
 	if changed {
 		s.ask()
 	}
-}
-
-func (h *halts) list() []Halt {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.by))
 }

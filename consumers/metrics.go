@@ -88,7 +88,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, p event.Partition, v float64) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, p.Topic, strconv.Itoa(int(p.Number)))
 	}
+	read := map[event.Partition]bool{}
 	g.loop.reader.each(func(s *stream) {
+		read[s.part] = true
 		events, behind := s.lag(now)
 		send(g.lagEvents, s.part, float64(events))
 		send(g.lagSeconds, s.part, behind.Seconds())
@@ -98,6 +100,11 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	})
 	for _, h := range g.loop.halts.list() {
 		send(g.halted, h.Partition, 1)
+		if !read[h.Partition] {
+			events, behind := h.lag(now)
+			send(g.lagEvents, h.Partition, float64(events))
+			send(g.lagSeconds, h.Partition, behind.Seconds())
+		}
 	}
 	ch <- prometheus.MustNewConstMetric(g.buffered, prometheus.GaugeValue, float64(g.loop.reader.held.Load()))
 }

@@ -142,6 +142,9 @@ func TestFatalHaltsOnePartition(t *testing.T) {
 	l.untilDrained(0, 2, 3)
 	l.until("the halt is recorded", func() bool { return l.memory.Halts()[l.part(1)] != nil })
 	l.until("the halt is measured", func() bool { return p.metric("halted", "partition", "1") == 1 })
+	l.until("its lag is measured", func() bool {
+		return p.metric("lag_events", "partition", "1") == 100 && p.metric("lag_seconds", "partition", "1") > 0
+	})
 	if n := p.metric("halted"); n != 1 {
 		t.Errorf("%v partitions are halted, want 1", n)
 	}
@@ -330,4 +333,35 @@ func TestRunRefusesToStart(t *testing.T) {
 		t.Errorf("memory that cannot hold two batches for each partition: %v", err)
 	}
 	p.done <- nil
+}
+
+// P5: a unit whose batch hangs when the group takes its partition away is abandoned at the deadline; the next owner goes
+// on, and the batch changes nothing when it wakes.
+func TestP5_RevokedWhileABatchHangs(t *testing.T) {
+	l := newLine(t)
+	l.setup.Config.Limits.DrainTimeout = 200 * time.Millisecond
+	l.produce(100, 0, 1, 2, 3)
+	wake := make(chan struct{})
+	var asleep atomic.Int64
+	l.memory.Fault = func(_ context.Context, step string, _ []event.Range) error {
+		if step == "apply" {
+			if asleep.Add(1) <= 4 { // the first owner's, whatever the context says
+				<-wake
+			}
+		}
+		return nil
+	}
+	first := l.run(l.sink(), nil)
+	l.until("every batch of the first owner hangs", func() bool { return asleep.Load() == 4 })
+	l.run(l.sink(), nil)
+	l.until("the second owner has applied two partitions", func() bool { return l.memory.Applied() == 200 })
+	close(wake)
+	l.untilDrained()
+	l.check()
+	if n := l.memory.Applied(); n != 400 {
+		t.Errorf("%d messages were applied, want each once", n)
+	}
+	if err := first.stop(); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,6 +1,8 @@
 package consumers
 
 import (
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,6 +46,9 @@ func newStream(at event.Position, log kafka.Log, wake chan<- struct{}) *stream {
 		stable: log.Stable, leader: log.LeaderEpoch}
 }
 
+// errStartPassed is what a stream fails with when offsets were removed that it had not read.
+var errStartPassed = errors.New("the log's start passed the offset that is to be read")
+
 // signal wakes the unit; a pending signal is enough.
 func signal(wake chan<- struct{}) {
 	select {
@@ -64,17 +69,25 @@ func (s *stream) push(p *kgo.FetchPartition, now time.Time) int64 {
 		s.mu.Unlock()
 		return 0
 	}
+	if len(p.Records) > 0 && p.Records[0].Offset > s.q.end && p.LogStartOffset > s.q.end {
+		// Between the question to the leader and the first fetch, or two fetches, the log's start passed us by.
+		s.trouble, s.closed = errStartPassed, true
+		s.mu.Unlock()
+		signal(s.wake)
+		return 0
+	}
 	s.stable = max(s.stable, p.LastStableOffset)
 	if s.oldest.IsZero() && len(p.Records) > 0 {
 		s.oldest = p.Records[0].Timestamp
 	}
-	before := s.q.bytes
+	before, arrived := s.q.bytes, now.UnixNano()
+	s.q.items = slices.Grow(s.q.items, len(p.Records))
 	for _, r := range p.Records {
 		if r.Offset < s.q.end {
 			continue // the client starts at the batch that contains the offset, and filters; this is a second look
 		}
 		if r.Attrs.IsControl() {
-			s.q.pass(r.Offset, r.LeaderEpoch, now)
+			s.q.pass(r.Offset, r.LeaderEpoch, arrived)
 			continue
 		}
 		from, bytes := len(flat), recordOverhead+len(r.Key)+len(r.Value)
@@ -86,7 +99,7 @@ func (s *stream) push(p *kgo.FetchPartition, now time.Time) int64 {
 			msg: event.Message{
 				Record:    event.Record{Key: r.Key, Value: r.Value, Headers: flat[from:len(flat):len(flat)]},
 				Partition: s.part, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch},
-			bytes: bytes, written: r.Timestamp, arrived: now})
+			bytes: bytes, written: r.Timestamp.UnixNano(), arrived: arrived})
 	}
 	added := s.q.bytes - before
 	s.held += added

@@ -81,7 +81,7 @@ type ending uint8
 const (
 	endStopped ending = iota // asked to stop, or abandoned
 	endFenced                // another owner took over
-	endAgain                 // take over again: the lease was lost, or a halted partition is due for another try
+	endAgain                 // take over again at once: the lease was lost, or a halted partition is due for another try
 	endHalted                // every partition is halted
 	endFlooded               // the same, and only a restart may try again
 )
@@ -115,7 +115,7 @@ func (u *unit) run(ctx context.Context) {
 				return
 			}
 		case endAgain:
-			if !u.pause(ctx, fences.next()) {
+			if time.Since(began) < u.idle && !u.pause(ctx, u.idle) { // a lease that is lost at once must not make epochs storm
 				return
 			}
 		case endHalted:
@@ -196,7 +196,7 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 			wait = 0
 		case fault.Fatal, fault.Usage, fault.Data:
 			for _, p := range u.parts {
-				u.halt(ctx, p, asFault(err))
+				u.halt(ctx, event.Position{Partition: p}, asFault(err))
 			}
 			wait = u.loop.opts.HaltRetry
 		default:
@@ -738,7 +738,7 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 		if why != nil {
 			u.stopReading(m)
 			m.halted = true
-			u.halt(ctx, ask[i].Partition, why)
+			u.halt(ctx, ask[i], why)
 			continue
 		}
 		if u.loop.halts.clearVerdict(ask[i].Partition) {
@@ -766,7 +766,7 @@ func (u *unit) cannotGoOn(ctx context.Context) bool {
 	for _, m := range u.members {
 		if !m.halted {
 			m.halted = true
-			u.halt(ctx, m.at.Partition, &fault.Error{Code: "SL6012", Class: fault.Fatal,
+			u.halt(ctx, m.at, &fault.Error{Code: "SL6012", Class: fault.Fatal,
 				What: "a batch that was stored, and perhaps sent, cannot be read again: another partition of its group is halted",
 				Do:   "see that partition; this one goes on with it"})
 		}

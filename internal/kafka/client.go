@@ -20,8 +20,9 @@ const (
 	openTimeout = 12 * time.Second
 	// metadataAgeMax is how long a client may miss a moved leader that no error told it about.
 	metadataAgeMax = 30 * time.Second
-	// metadataAgeMin is how soon a client asks again after an error: a failover takes about a second.
-	metadataAgeMin = 500 * time.Millisecond
+	// metadataAgeMin is how soon a client may ask again after an error, or for a partition that it begins to read: a
+	// failover takes about a second.
+	metadataAgeMin = 200 * time.Millisecond
 	// retryBackoffMax is the longest pause before a client tries a broker again; the library's own 5 s would come on top
 	// of every restart of a broker.
 	retryBackoffMax = time.Second
