@@ -16,6 +16,12 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
+const (
+	codeUnknownTable = "SL6301" // data: an event of a table that the file does not have
+	codeWrongPlace   = "SL6302" // data: an event in a partition that its tenant, or its broadcast table, does not belong to
+	codeMonthOutside = "SL6303" // data: a month outside of months.from and two months after the event
+)
+
 // monthsAhead is how far past its event's own time a row's month may lie. It depends on the event alone, never on
 // today: the same log folds the same way on any day.
 const monthsAhead = 2
@@ -60,7 +66,7 @@ func (r *Rules) Read(m *event.Message, l *partitioner.Layout, dst *Event) error 
 	}
 	n, ok := r.index[string(v.Table)]
 	if !ok {
-		return &event.DataError{Code: "SL6301", Table: string(v.Table), Reason: "unknown_table",
+		return &event.DataError{Code: codeUnknownTable, Table: string(v.Table), Reason: "unknown_table",
 			Detail: "the file that this sink runs from has no such table"}
 	}
 	t := r.tables[n]
@@ -80,14 +86,14 @@ func (r *Rules) Read(m *event.Message, l *partitioner.Layout, dst *Event) error 
 	if t.Broadcast() {
 		dst.Route = partitioner.Route{}
 		if m.Partition.Number != l.Broadcast() {
-			return &event.DataError{Code: "SL6302", Table: t.Name, Reason: "wrong_partition",
+			return &event.DataError{Code: codeWrongPlace, Table: t.Name, Reason: "wrong_partition",
 				Detail: fmt.Sprintf("events of a broadcast table are in partition %d, this one is in partition %d", l.Broadcast(), m.Partition.Number)}
 		}
 		return nil
 	}
 	dst.Route = l.RouteBytes(row.Tenant, row.Spread)
 	if dst.Route.Partition != m.Partition.Number && v.LayoutEpoch == l.Epoch() {
-		return &event.DataError{Code: "SL6303", Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: "wrong_partition",
+		return &event.DataError{Code: codeWrongPlace, Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: "wrong_partition",
 			Detail: fmt.Sprintf("tenant %.64q is of partition %d in layout epoch %d, the event is in partition %d",
 				row.Tenant, dst.Route.Partition, v.LayoutEpoch, m.Partition.Number)}
 	}
@@ -104,7 +110,7 @@ func (r *Rules) checkMonth(t *event.Table, row *event.Row, appended time.Time) e
 	if row.Month.Valid() && row.Month >= r.monthsFrom && row.Month <= to {
 		return nil
 	}
-	return &event.DataError{Code: "SL6304", Table: t.Name, Column: t.Columns[t.Month].Name, Reason: event.ReasonOutOfRange,
+	return &event.DataError{Code: codeMonthOutside, Table: t.Name, Column: t.Columns[t.Month].Name, Reason: event.ReasonOutOfRange,
 		Detail: fmt.Sprintf("month %s is outside %s (months.from) to %s (%d months after the event's own time)", row.Month, r.monthsFrom, to, monthsAhead)}
 }
 

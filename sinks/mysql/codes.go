@@ -16,9 +16,6 @@ const (
 	codeRefused      = "SL3105" // the server refuses the transaction, not one table's rows
 	codeTableRefused = "SL3106" // the server refuses a table's rows, whatever they hold
 	codeDenied       = "SL3107" // the shard's user lacks a privilege, or was not let in
-	codeUnknownTable = "SL3110" // data: an event of a table that the file does not have
-	codeWrongPlace   = "SL3111" // data: an event in a partition that its tenant does not belong to
 	codeRowTooLong   = "SL3112" // data: a row longer than max_allowed_packet
-	codeMonthOutside = "SL3113" // data: a month outside of months.from and two months after the event
 	codeRowRefused   = "SL3114" // data: the server refuses this row
 )

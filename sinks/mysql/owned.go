@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/partitioner"
 )
@@ -18,10 +19,9 @@ type owned struct {
 
 	mu      sync.Mutex // guards holds, the fields of each hold, and free; held for no I/O
 	holds   map[string]*hold
-	free    []*rows // buffers to use again: one being filled, one being sent
-	view    event.View
-	row     event.Row // view and row belong to Prepare
-	arrived int       // rows of the last batch: a guess for the next
+	free    []*rows      // buffers to use again: one being filled, one being sent
+	event   intake.Event // belongs to Prepare
+	arrived int          // rows of the last batch: a guess for the next
 }
 
 // hold is the partition's progress row in one shard.

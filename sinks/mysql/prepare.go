@@ -3,16 +3,11 @@ package mysql
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
-	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/internal/intake"
 )
-
-// monthsAhead is how far past its event's own time a row's month may lie. It depends on the event alone, never on
-// today: the same log folds the same way on any day.
-const monthsAhead = 2
 
 // prepared is one batch, encoded. It is used by one goroutine at a time.
 type prepared struct {
@@ -51,7 +46,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 			o.giveBuffer(p)
 			return nil, err
 		}
-		p.rejected = append(p.rejected, event.Rejected{Index: i, Reason: reasonOf(err), Err: err})
+		p.rejected = append(p.rejected, event.Rejected{Index: i, Reason: intake.Reason(err), Err: err})
 	}
 	p.bytes = len(p.buffer.arena)
 	p.buffer.reduce()
@@ -63,48 +58,15 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 // add decodes one message and adds its rows, one per shard that it belongs to.
 func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) error {
 	o := p.owned
-	v, row := &o.view, &o.row
-	if err := event.ParseView(m.Record, v); err != nil {
+	e := &o.event
+	if err := o.sink.rules.Read(m, st.layout, e); err != nil {
 		return err
 	}
-	if v.LayoutEpoch > st.layout.Epoch() {
-		return &event.NewerLayout{Epoch: v.LayoutEpoch, At: o.part, Next: m.Offset + 1}
-	}
-	n, ok := o.sink.tableIndex[string(v.Table)]
-	if !ok {
-		return &event.DataError{Code: codeUnknownTable, Table: string(v.Table), Reason: "unknown_table",
-			Detail: "the file that this sink runs from has no such table"}
-	}
+	n, row, ver := e.Table, &e.Row, e.Ver
 	t := o.sink.tables[n]
-	if err := t.DecodeView(v, row); err != nil {
-		return err
-	}
-	if err := event.LimitsMySQL.Check(t.Table, row); err != nil {
-		return err
-	}
-	if err := checkMonth(t.Table, row, v.Time, o.sink.monthsFrom); err != nil {
-		return err
-	}
-	ver := v.Version * 2
-	if v.Op == event.Delete {
-		ver++
-	}
-
-	first, count := int32(0), int32(len(skip)) // a broadcast row goes to every shard
-	if !t.Broadcast() {
-		route := st.layout.RouteBytes(row.Tenant, row.Spread)
-		if route.Partition != o.part.Number && v.LayoutEpoch == st.layout.Epoch() {
-			return &event.DataError{Code: codeWrongPlace, Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: "wrong_partition",
-				Detail: fmt.Sprintf("tenant %.64q is of partition %d in layout epoch %d, the event is in partition %d",
-					row.Tenant, route.Partition, v.LayoutEpoch, o.part.Number)}
-		}
-		first, count = route.Shard, 1
-	} else if o.part.Number != st.layout.Broadcast() {
-		return &event.DataError{Code: codeWrongPlace, Table: t.Name, Reason: "wrong_partition",
-			Detail: fmt.Sprintf("events of a broadcast table are in partition %d, this one is in partition %d",
-				st.layout.Broadcast(), o.part.Number)}
-	} else {
-		p.mixed = true
+	first, count := e.Route.Shard, int32(1)
+	if t.Broadcast() { // a row of it goes to every shard
+		first, count, p.mixed = 0, int32(len(skip)), true
 	}
 
 	var key, tuple span
@@ -131,26 +93,4 @@ func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) err
 		p.buffer.add(newPlace(shard, n, row.Month), key, tuple, ver, index)
 	}
 	return nil
-}
-
-// checkMonth keeps a wrong time from making a table of the year 2109: the lower bound is the line's, the upper one two
-// months after the event was appended.
-func checkMonth(t *event.Table, row *event.Row, appended time.Time, from partitioner.Month) error {
-	if t.Month == event.None {
-		return nil
-	}
-	to := partitioner.MonthOf(appended).Add(monthsAhead)
-	if row.Month.Valid() && row.Month >= from && row.Month <= to {
-		return nil
-	}
-	return &event.DataError{Code: codeMonthOutside, Table: t.Name, Column: t.Columns[t.Month].Name, Reason: event.ReasonOutOfRange,
-		Detail: fmt.Sprintf("month %s is outside %s (months.from) to %s (%d months after the event's own time)", row.Month, from, to, monthsAhead)}
-}
-
-// reasonOf is what a dead letter is listed under.
-func reasonOf(err error) string {
-	if e, ok := errors.AsType[*event.DataError](err); ok {
-		return e.Reason
-	}
-	return "refused"
 }

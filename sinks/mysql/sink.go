@@ -11,6 +11,7 @@ import (
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/partitioner"
 )
@@ -35,6 +36,7 @@ type Sink struct {
 	line       string
 	topics     []string
 	tables     []*table
+	rules      *intake.Rules
 	tableIndex map[string]int
 	monthsFrom partitioner.Month
 	ahead      int
@@ -83,10 +85,11 @@ func New(o Options) (*Sink, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
+	var err error
+	if s.rules, err = intake.New(o.Config.Tables, &event.LimitsMySQL, s.monthsFrom); err != nil {
+		return nil, err
+	}
 	for i, t := range o.Config.Tables {
-		if err := event.LimitsMySQL.CheckTable(t); err != nil {
-			return nil, err
-		}
 		zeros := make([]string, len(t.Columns))
 		for j, c := range t.Columns {
 			zeros[j] = zeroLiteral(c)
