@@ -15,6 +15,7 @@ soak:
 
 # Measures against bare loops and writes bench/out/latest.json. BENCH=name runs one.
 bench:
+	@integration/images/docker.sh
 	@cd bench && BENCH=$(BENCH) go run -tags gms_pure_go .
 
 lint:

@@ -6,6 +6,8 @@
 
 what=${1:-test}
 mode=${SLOTLINE_INTEGRATION:-auto}
+[ "$what" != soak ] || mode=${SLOTLINE_INTEGRATION:-must} # hours that skip what they are for would help nobody
+export SLOTLINE_INTEGRATION=$mode
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 failed_runs=0
