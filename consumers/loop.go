@@ -39,7 +39,7 @@ func Run(ctx context.Context, o Options) error {
 	if isFixed {
 		units = len(fixed.Groups())
 	}
-	batch, err := fitBatch(o.Batch, o.MemoryBytesMax, units, eventBytesInMemory(o.Config))
+	batch, err := fitBatch(o.Batch, o.MemoryBytesMax, max(o.MemoryBytesMax, o.Config.Limits.MemoryBytesMax), units, eventBytesInMemory(o.Config))
 	if err != nil {
 		return err
 	}

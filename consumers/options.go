@@ -76,17 +76,19 @@ func (o Options) withDefaults() Options {
 }
 
 // fitBatch lowers the batch's bytes so that every unit can hold one in flight and the next, and refuses memory that
-// cannot hold two of the largest events for each.
-func fitBatch(batch Limits, memoryBytes int64, units int, eventBytes int64) (Limits, error) {
-	fits := memoryBytes / rawShare / int64(2*max(1, units))
-	if fits < eventBytes {
-		need := eventBytes * int64(2*max(1, units)) * rawShare
+// cannot hold the largest event for each unit. processBytes is what the file gives the process, memoryBytes this loop's
+// part of it.
+func fitBatch(batch Limits, memoryBytes, processBytes int64, units int, eventBytes int64) (Limits, error) {
+	each := memoryBytes / rawShare / int64(max(1, units))
+	if each < eventBytes {
+		need := float64(eventBytes*int64(units)*rawShare) * float64(processBytes) / float64(memoryBytes)
 		return batch, &fault.Error{Code: "SL6010", Class: fault.Usage,
-			What: fmt.Sprintf("%d partitions or groups with two batches each do not fit into %d MiB", units, memoryBytes>>20),
-			Why:  fmt.Sprintf("each batch must hold at least the largest event, %d KiB", eventBytes>>10),
-			Do:   fmt.Sprintf("set limits.memory_bytes_max to %dMiB or more, or fewer groups", (need>>20)+1)}
+			What: fmt.Sprintf("the batches of %d partitions or groups do not fit into %d MiB, this sink's part of limits.memory_bytes_max",
+				units, memoryBytes>>20),
+			Why: fmt.Sprintf("each must hold at least the largest event, %d KiB", eventBytes>>10),
+			Do:  fmt.Sprintf("set limits.memory_bytes_max to %dMiB or more, or lower outbox.event_bytes_max", int64(need)>>20+1)}
 	}
-	batch.Bytes = min(batch.Bytes, fits)
+	batch.Bytes = min(batch.Bytes, max(each/2, eventBytes))
 	return batch, nil
 }
 

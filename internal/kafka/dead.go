@@ -141,8 +141,8 @@ func (d *Dead) Produce(ctx context.Context, letters []DeadLetter) error {
 func (d *Dead) Close() { d.cl.Close() }
 
 // DeadLetters reads the whole dead-letter topic as it is now and folds repeats: the latest of each key is kept, at
-// the place of its first. keep says which are wanted with their record; the others come without key, value and
-// headers, so that a long list fits in memory.
+// the place of its first. keep says which are wanted whole (nil: none); the others come without value and headers, so
+// that a long list fits in memory.
 func DeadLetters(ctx context.Context, cfg *config.Config, log *slog.Logger, keep func(*DeadLetter) bool) ([]DeadLetter, error) {
 	fold := newFold(keep)
 	err := readAll(ctx, cfg, log, cfg.Dead.Topic, func(r *kgo.Record) {
@@ -168,7 +168,7 @@ func newFold(keep func(*DeadLetter) bool) *fold { return &fold{keep: keep, index
 
 func (f *fold) add(d DeadLetter) {
 	if f.keep == nil || !f.keep(&d) {
-		d.Record = event.Record{}
+		d.Record = event.Record{Key: d.Record.Key}
 	}
 	key := d.Key()
 	if at, ok := f.index[key]; ok {

@@ -260,7 +260,7 @@ func (h *harness) wantPositions(owned consumers.Owned, ranges []event.Range) {
 	for _, r := range ranges {
 		for _, p := range owned.Positions() {
 			if p.Partition == r.Partition && (p.Next != r.To || p.LeaderEpoch != r.LeaderEpoch || p.TopicID != r.TopicID) {
-				h.Errorf("after a batch up to offset %d (leader epoch %d) the sink stands at %d (%d)", r.To, r.LeaderEpoch, p.Next, p.LeaderEpoch)
+				h.Fatalf("after a batch up to offset %d (leader epoch %d) the sink stands at %d (%d)", r.To, r.LeaderEpoch, p.Next, p.LeaderEpoch)
 			}
 		}
 	}

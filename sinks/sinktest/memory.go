@@ -28,6 +28,9 @@ type Memory struct {
 	// Reject, when set, is asked for each event that decodes; an error of class Data rejects it.
 	Reject func(v *event.View) error
 
+	wrong string                        // one mistake, for the test that shows that the suite finds it
+	alter func(memoryEntry) memoryEntry // the same
+
 	mu        sync.Mutex
 	rows      fold
 	progress  map[event.Partition]event.Position
@@ -304,8 +307,9 @@ func (p *memoryPrepared) Size() (rows, bytes int) { return len(p.entries), p.byt
 func (o *memoryOwned) Prepare(b *event.Batch) (consumers.Prepared, error) {
 	layout := o.sink.layout.Load()
 	p := &memoryPrepared{owned: o, ranges: slices.Clone(b.Ranges)}
+	wrong := o.sink.memory.wrong
 	for i := range b.Messages {
-		if b.Excluded[i] {
+		if b.Excluded[i] && wrong != "excluded are applied" {
 			continue
 		}
 		entry, err := o.decode(&b.Messages[i], layout)
@@ -319,6 +323,10 @@ func (o *memoryOwned) Prepare(b *event.Batch) (consumers.Prepared, error) {
 				reason = d.Reason
 			}
 			p.rejected = append(p.rejected, event.Rejected{Index: i, Reason: reason, Err: err})
+			if wrong == "a bad event stops its batch" {
+				p.entries, p.rejected = nil, nil
+				return p, nil
+			}
 		default:
 			return nil, err
 		}
@@ -331,7 +339,8 @@ func (o *memoryOwned) decode(m *event.Message, layout *partitioner.Layout) (memo
 	if err := event.ParseView(m.Record, v); err != nil {
 		return memoryEntry{}, err
 	}
-	if v.LayoutEpoch > layout.Epoch() {
+	wrong := o.sink.memory.wrong
+	if v.LayoutEpoch > layout.Epoch() && wrong != "newer layouts are ignored" {
 		return memoryEntry{}, &event.NewerLayout{Epoch: v.LayoutEpoch, At: m.Partition, Next: m.Offset + 1}
 	}
 	t := o.sink.cfg.Table(string(v.Table))
@@ -345,7 +354,7 @@ func (o *memoryOwned) decode(m *event.Message, layout *partitioner.Layout) (memo
 	if err := t.DecodeView(v, &e.row); err != nil {
 		return memoryEntry{}, err
 	}
-	if t.Month != event.None {
+	if t.Month != event.None && wrong != "months are not bounded" {
 		if last := partitioner.MonthOf(v.Time).Add(2); e.row.Month < o.sink.cfg.Months.From || e.row.Month > last {
 			return memoryEntry{}, &event.DataError{Code: "memory", Table: t.Name, Column: t.Columns[t.Month].Name,
 				Reason: event.ReasonOutOfRange, Detail: fmt.Sprintf("month %s is not within %s to %s", e.row.Month, o.sink.cfg.Months.From, last)}
@@ -380,10 +389,16 @@ func (p *memoryPrepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 		return nil, err
 	}
 	for _, e := range p.entries {
+		if m.alter != nil {
+			e = m.alter(e)
+		}
 		m.rows.add(e.entity, e.ver, e.row)
 	}
 	m.applied += int64(len(p.entries))
 	for _, r := range p.ranges {
+		if m.wrong == "progress is not advanced" || m.wrong == "markers are not passed" && len(p.entries) == 0 {
+			continue
+		}
 		m.progress[r.Partition] = event.Position{Partition: r.Partition, Next: r.To, LeaderEpoch: r.LeaderEpoch, TopicID: r.TopicID}
 		delete(m.halts, r.Partition)
 	}
@@ -413,7 +428,7 @@ func (m *Memory) mayApply(p *memoryPrepared) (done bool, err error) {
 	for _, r := range p.ranges {
 		at := m.progress[r.Partition]
 		switch {
-		case m.epochs[r.Partition] != p.owned.epochs[r.Partition]:
+		case m.epochs[r.Partition] != p.owned.epochs[r.Partition] && m.wrong != "no fence":
 			return false, &fault.Error{Code: "memory", Class: fault.Fenced, What: fmt.Sprintf("%v has another owner", r.Partition)}
 		case at.Next >= r.To:
 			continue
