@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	clickhouseRounds   = 5
-	clickhouseBlocks   = 4 // of a round
+	clickhouseRounds   = 4
+	clickhouseBlocks   = 10 // of a round: the first of each group waits until it is read, with nothing under way
 	clickhouseBlock    = 100_000
 	clickhouseGroups   = 2
-	clickhouseDistinct = 51_200 // rows that are used in rotation; a multiple of the carriers
+	clickhouseDistinct = 6400 // rows that are used in rotation; a multiple of the carriers
 )
 
 // clickhouseBench is a line with a ClickHouse sink, and a table there that a bare loop fills.
@@ -28,7 +28,6 @@ type clickhouseBench struct {
 	db     string
 	sink   *clickhouse.Sink
 	client *kgo.Client
-	rows   []flight
 	bare   []bareBlock // by connection
 }
 
@@ -47,20 +46,25 @@ func clickhouseInsert(b *bench) []Result {
 	c.noteVersion()
 
 	carriers := c.tenants(carriersPerPart)
-	distinct := make([]flight, clickhouseDistinct)
-	for i := range distinct {
-		distinct[i] = newFlight(b.random, carriers[i%len(carriers)], uint64(i+1), 1)
+	rows := make([]flight, clickhouseDistinct)
+	for i := range rows {
+		rows[i] = newFlight(b.random, carriers[i%len(carriers)], uint64(i+1), 1)
 	}
+	// A row is used again under another id: a block holds each entity once.
+	next := uint64(0)
+	row := func() *flight {
+		f := &rows[next%uint64(len(rows))]
+		next++
+		f.FlightID = next
+		return f
+	}
+	for range clickhouseGroups {
+		c.bare = append(c.bare, newBareBlock(row))
+	}
+	record := c.flightRecord()
 	// Every block is full: what is left of a group would wait for the age of its batch.
 	n := max(1, b.rows(clickhouseBlocks)/clickhouseGroups) * clickhouseGroups * clickhouseBlock
-	c.rows = make([]flight, n)
-	for i := range c.rows {
-		c.rows[i] = distinct[i%len(distinct)]
-	}
-	for g := range clickhouseGroups {
-		c.bare = append(c.bare, newBareBlock(c.rows[g*clickhouseBlock:][:clickhouseBlock]))
-	}
-	rounds := alternate(clickhouseRounds, func(int) { c.publish(c.client, c.rows) },
+	rounds := alternate(clickhouseRounds, func(int) { c.produceAll(c.client, n, func(int) *kgo.Record { return record(row()) }) },
 		func(int) float64 { return c.consume(c.sink, n) }, func(int) float64 { return c.bareLoop(n) })
 	return []Result{summarize("clickhouse_insert", "rows/s", rounds,
 		fmt.Sprintf("%d rows a round, from %d partitions in %d groups, blocks of %d; bare: ch-go, prebuilt blocks, lz4, %d connections",
@@ -85,15 +89,15 @@ func (c *clickhouseBench) noteVersion() {
 // bareBlock is a block whose columns are filled.
 type bareBlock struct{ input proto.Input }
 
-func newBareBlock(rows []flight) bareBlock {
+func newBareBlock(row func() *flight) bareBlock {
 	var carrier, origin, dest, status, note proto.ColStr
 	var id, ver proto.ColUInt64
 	var at proto.ColDateTime64
 	at.WithPrecision(proto.PrecisionMicro).WithLocation(time.UTC)
 	var delay proto.ColInt32
 	var deleted proto.ColUInt8
-	for i := range rows {
-		f := &rows[i]
+	for range clickhouseBlock {
+		f := row()
 		carrier.Append(f.Carrier)
 		id.Append(f.FlightID)
 		origin.Append(f.Origin)

@@ -84,21 +84,17 @@ func (p meteredPrepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 	return rejected, err
 }
 
-// publish puts rows into the line's topic as the relay would, and returns them by partition, in its order.
-func (l *testLine) publish(client *kgo.Client, rows []flight) [][]flight {
+// flightRecord makes a row into the record that the relay would publish.
+func (l *testLine) flightRecord() func(f *flight) *kgo.Record {
 	structs, err := event.StructOf[flight](l.cfg.Table("flights"))
 	if err != nil {
 		l.Fatal(err)
 	}
-	byPartition := make([][]flight, partitions)
-	l.produceAll(client, len(rows), func(i int) *kgo.Record {
-		e, err := rows[i].event(structs, l.layout.Epoch())
+	return func(f *flight) *kgo.Record {
+		e, err := f.event(structs, l.layout.Epoch())
 		if err != nil {
 			l.Fatal(err)
 		}
-		r := l.record(&e, l.cfg.Kafka.Topic)
-		byPartition[r.Partition] = append(byPartition[r.Partition], rows[i])
-		return r
-	})
-	return byPartition
+		return l.record(&e, l.cfg.Kafka.Topic)
+	}
 }

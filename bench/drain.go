@@ -172,7 +172,7 @@ func (d *drained) produce() float64 {
 		d.Fatal(err)
 	}
 	began := time.Now()
-	d.produceAll(client, d.rows, func(i int) *kgo.Record { // the client writes into a record: each is its own
+	d.produceAll(client, d.rows, func(i int) *kgo.Record {
 		r := *made[i%len(made)]
 		return &r
 	})

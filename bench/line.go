@@ -140,7 +140,7 @@ func (l *testLine) record(e *event.Event, topic string) *kgo.Record {
 	return &kgo.Record{Topic: topic, Partition: l.layout.Route(e.Tenant, "").Partition, Key: rec.Key, Value: rec.Value, Headers: headers}
 }
 
-// produceAll sends records and waits for all acknowledgements.
+// produceAll sends n records and waits for all acknowledgements. The client writes into them.
 func (l *testLine) produceAll(client *kgo.Client, n int, next func(i int) *kgo.Record) {
 	failed := make(chan error, 1)
 	for i := range n {
