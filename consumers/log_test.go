@@ -287,7 +287,7 @@ func TestStoredBatchComesFirst(t *testing.T) {
 }
 
 // If a stored batch cannot be read again, the group halts and every partition of it says so.
-func TestStoredBatchThatIsGoneHalts(t *testing.T) {
+func TestP8_StoredBatchThatIsGoneHalts(t *testing.T) {
 	l := newLine(t)
 	var crash atomic.Bool
 	crash.Store(true)

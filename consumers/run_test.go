@@ -127,7 +127,7 @@ func TestStopFinishesWhatIsInFlight(t *testing.T) {
 }
 
 // Fatal halts one partition; the others go on, and it goes on itself once the cause is mended.
-func TestFatalHaltsOnePartition(t *testing.T) {
+func TestP13_FatalHaltsOnePartition(t *testing.T) {
 	l := newLine(t)
 	var broken atomic.Bool
 	broken.Store(true)
@@ -198,7 +198,7 @@ func TestNewerLayoutIsLoaded(t *testing.T) {
 }
 
 // A database that was restored to an earlier state gets the events again.
-func TestRewoundProgressIsFollowed(t *testing.T) {
+func TestP3_RewoundProgressIsFollowed(t *testing.T) {
 	l := newLine(t)
 	l.produce(100, 0, 1, 2, 3)
 	p := l.run(l.sink(), nil)

@@ -93,7 +93,7 @@ func TestHeldRowIsRefused(t *testing.T) {
 
 // The holder must stop before the database lets another in, however slow the network: its deadline counts from before
 // the request was sent, the database's from when it arrived.
-func TestAliveEndsBeforeTheRowOpens(t *testing.T) {
+func TestP5_AliveEndsBeforeTheRowOpens(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Millisecond, 250 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, m *memStore) {

@@ -9,7 +9,7 @@ import (
 	"github.com/slotline/slotline/event"
 )
 
-func TestVersionsGrowWithGenerations(t *testing.T) {
+func TestP3_VersionsGrowWithGenerations(t *testing.T) {
 	rnd := random(t)
 	for range 200 {
 		g := generations{{1, 1}}
@@ -63,7 +63,7 @@ func TestVersionsGrowWithGenerations(t *testing.T) {
 
 func eventID(n int) (id event.ID) { copy(id[:], fmt.Sprintf("event-%010d", n)); return id }
 
-func TestTailRule(t *testing.T) {
+func TestP1_TailRule(t *testing.T) {
 	state := func() *laneState {
 		return &laneState{serverUUID: "a", cursor: 100, hot: []idRange{{90, 91}}, cold: []idRange{{50, 50}},
 			parked:      map[event.Partition]*bucketSet{{Topic: "t"}: {idSet: idSet{[]idRange{{95, 95}}}}},

@@ -8,7 +8,7 @@ import (
 )
 
 // The four reasons for a move that found no row, and the fifth that tells it was a race.
-func TestDecide(t *testing.T) {
+func TestP4_DecideWhyAMoveFoundNoRow(t *testing.T) {
 	a := Advance{OwnerEpoch: 7, Start: 100, End: 200}
 	for _, c := range []struct {
 		epoch, next int64

@@ -76,7 +76,7 @@ func FuzzBinaryLiteral(f *testing.F) {
 }
 
 // The calendar agrees with time.Time on every day that a DATE can hold.
-func TestDatesAgreeWithTime(t *testing.T) {
+func TestP12_DatesAgreeWithTime(t *testing.T) {
 	at := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
 	for ; at.Year() < 10_000; at = at.AddDate(0, 0, 1) {
 		if got := string(appendDate(nil, at.Unix()/86400)); got != at.Format(time.DateOnly) {
@@ -93,7 +93,7 @@ func TestDatesAgreeWithTime(t *testing.T) {
 	}
 }
 
-func TestValueLiterals(t *testing.T) {
+func TestP12_ValueLiterals(t *testing.T) {
 	for _, c := range []struct {
 		kind event.Kind
 		v    event.Value
