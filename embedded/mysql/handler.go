@@ -65,7 +65,7 @@ func (h *handler) locked(ctx context.Context, c *vitess.Conn, statement func() e
 	if err := h.lock.lock(ctx, c.ConnectionID); err != nil {
 		return err
 	}
-	err := numbered(statement())
+	err := numbered(recovered(statement))
 	if open := c.StatusFlags&vitess.ServerInTransaction != 0; open { // as the last statement that succeeded left it
 		return err
 	}
@@ -76,6 +76,16 @@ func (h *handler) locked(ctx context.Context, c *vitess.Conn, statement func() e
 	}
 	h.lock.unlock(c.ConnectionID)
 	return err
+}
+
+// recovered runs a statement; where the engine panics, it is an error of the statement, and the connection lives on.
+func recovered(statement func() error) (err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = vitess.NewSQLError(vitess.ERUnknownError, vitess.SSUnknownSQLState, "the engine panicked: %v", x)
+		}
+	}()
+	return statement()
 }
 
 // connections are those that are open.
@@ -89,14 +99,15 @@ type connections struct {
 func (s *connections) add(c *vitess.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		c.Close()
+		return
+	}
 	if s.open == nil {
 		s.open = map[*vitess.Conn]struct{}{}
 	}
 	s.open[c] = struct{}{}
 	s.wg.Add(1)
-	if s.closed {
-		c.Close()
-	}
 }
 
 func (s *connections) remove(c *vitess.Conn) {

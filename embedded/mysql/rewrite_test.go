@@ -2,6 +2,10 @@ package mysql
 
 import (
 	"testing"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/outbox"
 )
 
 const monthTable = "CREATE TABLE IF NOT EXISTS `orders_202611` (\n  `tenant` VARCHAR(64) NOT NULL,\n  `id` BIGINT UNSIGNED NOT NULL,\n" +
@@ -69,6 +73,46 @@ func TestGreatestOfNothing(t *testing.T) {
 	var n uint64
 	if err := db.QueryRowContext(t.Context(), "SELECT (SELECT COALESCE(MAX(id), 0) FROM t)").Scan(&n); err != nil || n != 1<<64-2 {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// The outbox's own statements, for the number of lanes that is the default.
+func TestBacklogOfFourLanes(t *testing.T) {
+	s, err := Start(Options{Databases: []string{"test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	dsn, err := config.ParseDSN("outbox.dsn", s.URL("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := mysqldb.Open(dsn, mysqldb.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	cfg := &config.Config{Outbox: config.Outbox{DSN: dsn, Lanes: 4, PurgeRows: 1000}}
+	for _, statement := range outbox.DDL(cfg) {
+		exec(t, db, statement)
+	}
+	exec(t, db, "INSERT INTO slotline_outbox_02 (event_id, tbl, tenant, entity_id, op, codec, created_at, payload)"+
+		" VALUES (x'000102030405060708090A0B0C0D0E0F', 't', 'a', '1', 1, 1, UTC_TIMESTAMP(6), '{}')")
+	backlogs, err := outbox.Backlogs(t.Context(), db, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lane, b := range backlogs {
+		want := int64(0)
+		if lane == 2 {
+			want = 1
+		}
+		if b.Lane != lane || b.Events() != want {
+			t.Errorf("lane %d: %d events, want %d", lane, b.Events(), want)
+		}
+	}
+	if err := outbox.Check(t.Context(), db, cfg); err != nil {
+		t.Error(err)
 	}
 }
 

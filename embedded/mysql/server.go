@@ -17,8 +17,7 @@ import (
 
 // Options of a Server.
 type Options struct {
-	Databases []string // at least one
-	Listen    string   // an address; "" is 127.0.0.1 with a free port
+	Databases []string // at least one; there are no others, and none can be created
 }
 
 // Server is a running server.
@@ -35,7 +34,7 @@ var quiet = sync.OnceFunc(func() {
 	logrus.SetLevel(logrus.PanicLevel)
 })
 
-// Start starts a server with empty databases.
+// Start starts a server with empty databases on a free port of loopback.
 func Start(o Options) (*Server, error) { return start(o, newLock()) }
 
 func start(o Options, l locker) (*Server, error) {
@@ -43,10 +42,7 @@ func start(o Options, l locker) (*Server, error) {
 	if len(o.Databases) == 0 {
 		return nil, errors.New("embedded mysql: Options.Databases is empty")
 	}
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:0"
-	}
-	listener, err := net.Listen("tcp", o.Listen)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("embedded mysql: %w", err)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/ClickHouse/ch-go"
@@ -250,6 +252,25 @@ func readBoard(ctx context.Context, db *sql.DB) (map[string]int64, error) {
 		statuses[status] = n
 	}
 	return statuses, rows.Err()
+}
+
+// input is what the CSV says: the flights to play, and the answers, computed by other code.
+type input struct {
+	flights   []nyc.Flight
+	reference map[nyc.Bucket]answer
+}
+
+// loadInput reads the CSV, twice at once, while the servers start.
+func loadInput(kept func(id uint64) bool) (wait func() (input, error)) {
+	var in input
+	var errs [2]error
+	var wg sync.WaitGroup
+	wg.Go(func() { in.flights, errs[0] = nyc.Flights(kept) })
+	wg.Go(func() { in.reference, errs[1] = readReference(kept) })
+	return func() (input, error) {
+		wg.Wait()
+		return in, errors.Join(errs[:]...)
+	}
 }
 
 // readReference computes the answers straight from the CSV.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,8 +23,10 @@ import (
 )
 
 const (
-	// everyDefault takes every 140th flight: the in-memory engine's statements cost time in proportion to their tables.
-	everyDefault = 140
+	// everyDefault takes every 180th flight: the in-memory engine's statements cost time in proportion to their tables.
+	everyDefault = 180
+	// firstID makes two of them leave on New Year's Eve and, by UTC, in January 2014.
+	firstID = 2
 	// seed makes each run emit the same events; the order in which writers come is the machine's.
 	seed = 2013
 )
@@ -50,6 +53,9 @@ var shardNames = []string{"s1", "s2"}
 
 // run returns whether all figures agree, or why the line did not get so far.
 func (d *demo) run(ctx context.Context) (agree bool, err error) {
+	interrupted := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	if d.dir, err = os.MkdirTemp("", "slotline-demo-"); err != nil {
 		return false, err
 	}
@@ -66,41 +72,45 @@ func (d *demo) run(ctx context.Context) (agree bool, err error) {
 			err = stopErr
 		}
 		logFile.Close()
-		if err != nil {
-			err = fmt.Errorf("%w\nthe log of the line is %s", err, logFile.Name())
+		if err == nil || interrupted.Err() != nil {
+			os.RemoveAll(d.dir)
 			return
 		}
-		os.RemoveAll(d.dir)
+		err = fmt.Errorf("%w\nthe log of the line is %s", err, logFile.Name())
 	}()
 
-	kept := func(id uint64) bool { return id%d.every == 0 }
-	flights, err := nyc.Flights(kept)
-	if err != nil {
-		return false, err
+	load := loadInput(d.kept)
+	count := 0
+	for id := firstID % d.every; id <= nyc.Count; id += d.every {
+		count++
 	}
-	fmt.Fprintf(d.out, "slotline: %s of the %s flights that left New York in 2013, through a whole line\n\n", number(len(flights)), number(nyc.Count))
+	fmt.Fprintf(d.out, "slotline: %s of the %s flights that left New York in 2013, through a whole line\n\n", number(count), number(nyc.Count))
 	s := &screen{out: d.out, live: d.live}
 	r := &report{}
 	g := s.stage("servers", "starting Kafka, MySQL and ClickHouse")
 	if r.missing, err = d.servers.start(ctx, d.dir, d.library, g); err != nil {
 		return false, err
 	}
-	g.total = 0
 	g.end(d.servers.String())
 	if err := d.apply(ctx, s); err != nil {
 		return false, err
 	}
-	stop := d.runLine(ctx)
+	stop := d.runLine(ctx, cancel)
 	defer func() {
 		if stopErr := stop(); err == nil {
 			err = stopErr
 		}
 	}()
-	if err := d.play(ctx, s, flights, r); err != nil {
+	in, err := load()
+	if err != nil {
+		return false, err
+	}
+	r.reference = in.reference
+	if err := d.play(ctx, s, in.flights, r); err != nil {
 		return false, err
 	}
 	g = s.stage("check", "reading every record and every row")
-	if err := d.collect(ctx, r, kept); err != nil {
+	if err := d.collect(ctx, r); err != nil {
 		return false, err
 	}
 	if d.alter != nil {
@@ -113,9 +123,15 @@ func (d *demo) run(ctx context.Context) (agree bool, err error) {
 		d.writeConnections()
 		<-ctx.Done()
 		fmt.Fprintln(d.out)
+		if interrupted.Err() == nil {
+			return false, context.Cause(ctx)
+		}
 	}
 	return len(c.differ) == 0, nil
 }
+
+// kept says which flights take part.
+func (d *demo) kept(id uint64) bool { return id%d.every == firstID%d.every }
 
 // apply writes the configuration and makes what it asks for, as `slotline apply` does.
 func (d *demo) apply(ctx context.Context, s *screen) error {
@@ -143,12 +159,14 @@ func (d *demo) apply(ctx context.Context, s *screen) error {
 			return err
 		}
 	}
-	g.end(fmt.Sprintf("%d changes: 2 topics of %d partitions, %d lanes, 2 shards, sinks %s", len(p.Changes), partitions, lanes, strings.Join(p.Sinks, " ")))
+	g.end(fmt.Sprintf("%d changes: %d partitions, %d lanes, %d shards, sinks %s", len(p.Changes), p.Partitions, p.Lanes, p.Shards,
+		strings.Join(p.Sinks, " and ")))
 	return nil
 }
 
-// runLine runs relay and sinks, as `slotline run` does. stop drains them and returns how they ended.
-func (d *demo) runLine(ctx context.Context) (stop func() error) {
+// runLine runs relay and sinks, as `slotline run` does. When it ends before stop, everything does. stop drains it and
+// returns how it ended.
+func (d *demo) runLine(ctx context.Context, failed context.CancelCauseFunc) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := line.New(d.cfg, d.log)
 	ended := make(chan error, 1)
@@ -156,6 +174,9 @@ func (d *demo) runLine(ctx context.Context) (stop func() error) {
 		halted, err := l.Run(ctx, line.Parts{Relay: true, MySQL: true, ClickHouse: d.servers.engine != nil})
 		if err == nil && halted {
 			err = errors.New("a partition or lane is halted")
+		}
+		if ctx.Err() == nil {
+			failed(fmt.Errorf("the line ended: %w", cmp.Or(err, io.EOF)))
 		}
 		ended <- errors.Join(err, l.Close())
 	}()
@@ -190,18 +211,16 @@ func (d *demo) play(ctx context.Context, s *screen, flights []nyc.Flight, r *rep
 			}
 		}
 	}
-	bars := map[string]*stage{}
+	var bars []*stage
 	bar := func(name, what string) func(done int64) {
 		g := s.stage(name, "")
-		bars[name] = g
+		bars = append(bars, g)
 		return func(done int64) {
 			text := fmt.Sprintf("%s of %s %s", number(done), number(total), what)
-			if done >= total {
-				g.total = total
-				g.end(text)
-				return
-			}
 			g.move(done, total, text)
+			if done >= total {
+				g.end(text)
+			}
 		}
 	}
 	emit, publish, shards := bar("emit", "events emitted"), bar("publish", "in Kafka"), bar("shards", "applied by MySQL")
@@ -240,7 +259,7 @@ func (d *demo) play(ctx context.Context, s *screen, flights []nyc.Flight, r *rep
 }
 
 // collect reads what every store holds now.
-func (d *demo) collect(ctx context.Context, r *report, kept func(uint64) bool) error {
+func (d *demo) collect(ctx context.Context, r *report) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(d.cfg.Kafka.Brokers...))
 	if err != nil {
 		return err
@@ -271,8 +290,7 @@ func (d *demo) collect(ctx context.Context, r *report, kept func(uint64) bool) e
 			return err
 		}
 	}
-	r.reference, err = readReference(kept)
-	return err
+	return nil
 }
 
 // layout is the one that was applied.

@@ -29,8 +29,12 @@ func main() {
 		library: clickhouse.EnsureLibrary,
 	}
 	agree, err := d.run(ctx)
+	interrupted := ctx.Err() != nil && !d.keep
 	stop()
-	if err != nil {
+	switch {
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "\ndemo: interrupted")
+	case err != nil:
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
 	}
 	if err != nil || !agree {

@@ -23,7 +23,7 @@ const (
 const (
 	writers       = 4
 	openFlights   = 24 // of a writer at once: their events interleave
-	stepsMax      = 40 // of a transaction
+	stepsMax      = 60 // of a transaction
 	rollBackOneIn = 8
 	poison        = "poison" // the status of images that were rolled back: no figure may show one
 )

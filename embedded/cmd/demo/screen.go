@@ -77,9 +77,6 @@ func (g *stage) end(text string) {
 		return
 	}
 	g.text, g.took, g.ended = text, time.Since(g.began), true
-	if g.total > 0 {
-		g.done = g.total
-	}
 	s.redraw(true)
 	if !s.live {
 		fmt.Fprintln(s.out, g.line())

@@ -58,6 +58,7 @@ func (s *servers) start(ctx context.Context, dir string, get library, g *stage) 
 		return nil, err
 	}
 	path, missing := fetch(ctx, get, g)
+	g.move(0, 0, "starting ClickHouse")
 	if missing != nil {
 		return missing, ctx.Err()
 	}
@@ -143,8 +144,9 @@ tables:
 months: { from: 2013-01 }
 outbox: { dsn: %q, lanes: %d }
 `, s.kafka.Addr(), partitions, s.s1.URL("s1"), s.s2.URL("s2"), nyc.Columns, nyc.AirportColumns, s.outbox.URL(outboxDatabase), lanes)
+	b.WriteString("sinks:\n  mysql: { batch_age: 100ms }                                  # fewer statements: the in-memory engine is slow\n")
 	if s.engine != nil {
-		fmt.Fprintf(&b, "sinks: { clickhouse: { dsn: \"clickhouse://default@%s/%s\", groups: 2, batch_age: 200ms } }\n", s.engine.Addr(), olapDatabase)
+		fmt.Fprintf(&b, "  clickhouse: { dsn: \"clickhouse://default@%s/%s\", groups: 2, batch_age: 200ms }\n", s.engine.Addr(), olapDatabase)
 	}
 	fmt.Fprintf(&b, "http: { listen: %q }\n", s.http)
 	return os.WriteFile(file, []byte(b.String()), 0o600)
