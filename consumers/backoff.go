@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Backoff bounds the pause between two tries. It doubles from First to Max; the jitter keeps those that failed together
+// backoff bounds the pause between two tries. It doubles from First to Max; the jitter keeps those that failed together
 // from trying together.
 type backoff struct {
 	first, max time.Duration

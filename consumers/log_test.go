@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -318,4 +320,27 @@ func TestP8_StoredBatchThatIsGoneHalts(t *testing.T) {
 		t.Errorf("halted: %v", halts)
 	}
 	l.halted(p.stop())
+}
+
+// The client gives up on a partition whose fetches are refused. Its log is as it should be: it is read again once they
+// are not, nothing is halted, and the others go on.
+func TestRefusedFetchesAreTriedAgain(t *testing.T) {
+	l := newLine(t)
+	p := l.run(l.sink(), nil)
+	l.produce(20, 0, 1, 2, 3)
+	l.untilDrained()
+	refuse := l.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: l.setup.Config.Kafka.Topic, Partitions: []int32{1},
+		Err: kerr.TopicAuthorizationFailed, Count: -1})
+	l.until("fetches are refused", func() bool { return refuse.Hits() > 2 })
+	l.produce(20, 0, 1, 2, 3)
+	l.untilDrained(0, 2, 3)
+	refuse.Remove()
+	l.untilDrained()
+	l.check()
+	if n := strings.Count(p.log.String(), "waits: cannot read"); n != 1 {
+		t.Errorf("the outage is logged %d times", n)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
 }

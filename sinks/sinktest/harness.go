@@ -25,7 +25,6 @@ type harness struct {
 	fold     fold
 	rejected map[at]event.Rejected
 	folded   map[int32]int64 // up to which offset the fold goes
-	id       byte
 }
 
 type at struct {

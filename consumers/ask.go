@@ -1,0 +1,178 @@
+package consumers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/kafka"
+)
+
+// errPartitionGone is an answer that knows no such topic or partition. It is an outage until the topic comes back, and
+// then its id tells whether it is the same one.
+func errPartitionGone(p event.Partition) error {
+	return &fault.Error{Code: "SL6011", Class: fault.Transient,
+		What: p.Topic + " is not there (or not this partition of it)",
+		Why:  "somebody deleted it, or the brokers do not tell of it yet",
+		Do:   "find out who deleted the topic; the sinks hold what they applied"}
+}
+
+// askLeaders asks how the logs of partitions stand that are not read yet, or whose leader changed, or whose reading
+// failed; and begins, goes on, or halts accordingly.
+func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
+	var ask []event.Position
+	var of []*member
+	for _, m := range u.members {
+		if m.halted || now.Before(m.retryAt) {
+			continue
+		}
+		at, needed := m.question()
+		if needed {
+			ask, of = append(ask, at), append(of, m)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	logs, err := kafka.Inspect(ctx, u.loop.reader.cl, ask)
+	answered := true
+	for i, m := range of {
+		l, failed := logs[ask[i].Partition], err
+		switch {
+		case failed != nil:
+		case l.Err != nil:
+			failed = l.Err
+		case l.Gone:
+			failed = errPartitionGone(ask[i].Partition)
+		}
+		if failed != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			answered = false
+			m.retryAt = time.Now().Add(m.retry.next())
+			if m.stream != nil {
+				m.stream.ask()
+			}
+			u.outage.note(doingAsk, failed)
+			continue
+		}
+		m.retryAt, m.retry.tries = time.Time{}, 0
+		why := judge(ask[i], l)
+		if why == nil {
+			why = m.loss()
+		}
+		if why == nil {
+			why = u.pendingGone(ask[i].Partition, l)
+		}
+		if why != nil {
+			u.stopReading(m)
+			m.halted = true
+			u.halt(ctx, ask[i], why)
+			continue
+		}
+		if u.loop.halts.clearVerdict(ask[i].Partition) {
+			u.log.Info("the log continues what was applied; the partition goes on", "topic", m.at.Topic, "partition", m.at.Number)
+		}
+		u.goOn(m, ask[i], l)
+	}
+	if answered {
+		u.outage.over(doingAsk)
+	}
+	return nil
+}
+
+// cannotGoOn says that every partition is halted, or that the batch that must come first cannot be read.
+func (u *unit) cannotGoOn(ctx context.Context) bool {
+	halted := 0
+	for _, m := range u.members {
+		if m.halted {
+			halted++
+		}
+	}
+	if halted == 0 || halted < len(u.members) && len(u.pending) == 0 {
+		return false
+	}
+	for _, m := range u.members {
+		if !m.halted {
+			m.halted = true
+			u.halt(ctx, m.at, &fault.Error{Code: "SL6012", Class: fault.Fatal,
+				What: "a batch that was stored, and perhaps sent, cannot be read again: another partition of its group is halted",
+				Do:   "see that partition; this one goes on with it"})
+		}
+	}
+	return true
+}
+
+// question says whether the leader must be asked about the member, and of which position. What happens from here on
+// is a question of its own.
+func (m *member) question() (event.Position, bool) {
+	if m.stream == nil {
+		return m.at, true
+	}
+	s := m.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, blocked := s.q.blocked()
+	at := event.Position{Partition: s.part, Next: s.q.next, LeaderEpoch: s.q.epoch, TopicID: s.topicID}
+	needed := blocked || s.recheck || s.trouble != nil
+	s.recheck = false
+	return at, needed
+}
+
+// loss is what the client found out by itself and would go on from.
+func (m *member) loss() *fault.Error {
+	if m.stream == nil {
+		return nil
+	}
+	m.stream.mu.Lock()
+	err := m.stream.trouble
+	m.stream.mu.Unlock()
+	if lost, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
+		return cutFault(event.Position{Partition: m.at.Partition, Next: lost.ConsumedTo, LeaderEpoch: lost.ConsumedToEpoch}, lost.ResetTo)
+	}
+	if big, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
+		return &fault.Error{Code: "SL6013", Class: fault.Fatal, Err: err,
+			What: fmt.Sprintf("the record batch at offset %d is larger than memory allows. Nothing was skipped.", big.Offset),
+			Why:  "the relay writes no such batch: another program wrote into the topic",
+			Do:   "find that program; slotline sink accept-gap goes past its batch and records who and why"}
+	}
+	return nil
+}
+
+// pendingGone says that a stored batch reaches beyond the log.
+func (u *unit) pendingGone(p event.Partition, l kafka.Log) *fault.Error {
+	for _, r := range u.pending {
+		if r.Partition == p && r.To > l.End {
+			return cutFault(event.Position{Partition: p, Next: r.To, LeaderEpoch: r.LeaderEpoch}, l.End)
+		}
+	}
+	return nil
+}
+
+// goOn begins to read, or goes on after the leader's log was found to continue what was applied.
+func (u *unit) goOn(m *member, at event.Position, l kafka.Log) {
+	if s := m.stream; s != nil {
+		s.mu.Lock()
+		failed := s.trouble
+		if epoch, blocked := s.q.blocked(); blocked {
+			s.q.unblock(epoch)
+		}
+		s.mu.Unlock()
+		if failed == nil {
+			return
+		}
+		// The client gave up on the partition, but its log is as it should be. Should it give up again, the next try
+		// comes later.
+		u.outage.note(doingRead, failed)
+		m.retryAt = time.Now().Add(m.reread.next())
+		u.loop.reader.remove(s)
+	}
+	m.stream = newStream(at, l, u.wake)
+	u.loop.reader.add(m.stream)
+}
