@@ -307,6 +307,9 @@ func TestP1_OutboxDatabaseWentBack(t *testing.T) {
 	r = l.start()
 	l.waitPublished(180, 10*time.Second)
 	r.stop()
+	if n := r.Lanes()[0].Lost; n != 50 {
+		t.Errorf("%d lost events are counted for the alarm, wanted 50", n)
+	}
 
 	newest := map[string]published{}
 	for _, e := range l.topic() {

@@ -26,6 +26,7 @@ type LaneStatus struct {
 	Published uint64 // acknowledged by Kafka
 	Found     uint64 // in the topic already when this relay took over
 	Dead      uint64 // dead letters
+	Lost      uint64 // events in the topic whose transactions a failover or a restore lost
 	InFlight  int
 	Refusals  []Refusal
 	// Latency counts acknowledged events by the time from append to acknowledgement; append is stamped by the

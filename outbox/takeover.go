@@ -180,6 +180,9 @@ func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid st
 		return laneError(err, s.lane, "begin a generation")
 	}
 	state.generations, state.serverUUID = gens, uuid
+	if rule.newGeneration {
+		s.stats.update(func(st *LaneStatus) { st.Lost += uint64(len(rule.lost)) })
+	}
 	return nil
 }
 

@@ -68,13 +68,14 @@ var (
 	lanePub   = prometheus.NewDesc("slotline_relay_published_total", "Events acknowledged by Kafka.", []string{"lane"}, nil)
 	laneFound = prometheus.NewDesc("slotline_relay_found_total", "Events that a take-over found in the topic already.", []string{"lane"}, nil)
 	laneDead  = prometheus.NewDesc("slotline_relay_dead_letters_total", "Dead letters of the relay.", []string{"lane"}, nil)
+	laneLost  = prometheus.NewDesc("slotline_relay_lost_commits_total", "Events in the topic whose transactions a failover or a restore lost.", []string{"lane"}, nil)
 	laneFly   = prometheus.NewDesc("slotline_relay_in_flight_events", "Events sent and not yet acknowledged.", []string{"lane"}, nil)
 	laneHalt  = prometheus.NewDesc("slotline_relay_lane_halted", "1 when the lane is halted.", []string{"lane"}, nil)
 	laneDelay = prometheus.NewDesc("slotline_relay_publish_seconds", "Time from append to acknowledgement by Kafka.", []string{"lane"}, nil)
 )
 
 func (c laneCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{laneOwned, laneGaps, lanePub, laneFound, laneDead, laneFly, laneHalt, laneDelay} {
+	for _, d := range []*prometheus.Desc{laneOwned, laneGaps, lanePub, laneFound, laneDead, laneLost, laneFly, laneHalt, laneDelay} {
 		ch <- d
 	}
 }
@@ -101,6 +102,7 @@ func (c laneCollector) Collect(ch chan<- prometheus.Metric) {
 		counter(lanePub, s.Published)
 		counter(laneFound, s.Found)
 		counter(laneDead, s.Dead)
+		counter(laneLost, s.Lost)
 		buckets := make(map[float64]uint64, len(outbox.LatencyBounds))
 		var sum uint64
 		for i, bound := range outbox.LatencyBounds {
