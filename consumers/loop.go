@@ -45,12 +45,14 @@ func Run(ctx context.Context, o Options) error {
 	}
 	role := "sink-" + o.Sink.Name()
 	cl, err := kafka.Open(ctx, o.Config, role, o.Logger, o.ClientOptions...)
-	if err != nil {
-		return err
+	if err == nil {
+		err = kafka.Check(ctx, cl, kafka.Topics(o.Config))
+		cl.Close()
 	}
-	err = kafka.Check(ctx, cl, kafka.Topics(o.Config))
-	cl.Close()
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to end before it began
+		}
 		return err
 	}
 

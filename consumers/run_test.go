@@ -318,6 +318,16 @@ func TestStaticMember(t *testing.T) {
 	l.check()
 }
 
+// A process that is asked to end before it began has not failed.
+func TestStopAtOnce(t *testing.T) {
+	l := newLine(t)
+	for range 20 {
+		if err := l.run(l.sink(), nil).stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Start errors are clear and nothing runs.
 func TestRunRefusesToStart(t *testing.T) {
 	l := newLine(t)
