@@ -17,11 +17,10 @@ type owned struct {
 	sink *Sink
 	part event.Partition
 
-	mu      sync.Mutex // guards holds, the fields of each hold, and free; held for no I/O
-	holds   map[string]*hold
-	free    []*rows      // buffers to use again: one being filled, one being sent
-	event   intake.Event // belongs to Prepare
-	arrived int          // rows of the last batch: a guess for the next
+	mu    sync.Mutex // guards holds, the fields of each hold, and free; held for no I/O
+	holds map[string]*hold
+	free  []*rows      // buffers to use again: one being filled, one being sent
+	event intake.Event // belongs to Prepare
 }
 
 // hold is the partition's progress row in one shard.

@@ -42,7 +42,6 @@ type Sink struct {
 	ahead      int
 	// statementBytes is the longest text around the tuples of a statement.
 	statementBytes int64
-	logStart       func(event.Partition) int64
 	log            *slog.Logger
 	now            func() time.Time
 

@@ -27,7 +27,6 @@ type twin struct {
 	typ    string // as config writes it
 	column proto.ColInput
 	add    func(v event.Value)
-	nulls  *proto.ColUInt8
 }
 
 func twins() []twin {

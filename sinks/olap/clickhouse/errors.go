@@ -186,6 +186,3 @@ func message(x *ch.Exception) string {
 	}
 	return m
 }
-
-// isCode says whether the server answered with one of these numbers.
-func isCode(err error, numbers ...proto.Error) bool { return ch.IsErr(err, numbers...) }

@@ -96,7 +96,7 @@ func (s *Sink) planState(ctx context.Context) ([]plan.Change, error) {
 		engine = "MariaDB"
 	}
 	version, _, _ = strings.Cut(version, "-")
-	return s.state.Plan(ctx, fmt.Sprintf("%s (%s %s)", s.statePlace, engine, version), s.Groups(), s.logStart)
+	return s.state.Plan(ctx, fmt.Sprintf("%s (%s %s)", s.statePlace, engine, version), s.Groups())
 }
 
 // version is the server's, as people say it: "26.7".

@@ -29,10 +29,8 @@ type Options struct {
 	// Sink names its rows there; "clickhouse" unless set.
 	Sink string
 	// Owner is unique to this process; lease.NewOwner() unless set.
-	Owner string
-	// LogStart is where the log of a partition begins, for the rows that Plan seeds; 0 unless set.
-	LogStart func(event.Partition) int64
-	Logger   *slog.Logger
+	Owner  string
+	Logger *slog.Logger
 }
 
 // Sink applies events to ClickHouse. Its methods may be called from any goroutine.
@@ -46,7 +44,6 @@ type Sink struct {
 	state      *intent.State
 	stateDB    *sql.DB
 	statePlace string // "outbox db0/flights"
-	logStart   func(event.Partition) int64
 	pool       *pool
 	layout     atomic.Pointer[partitioner.Layout]
 
@@ -64,12 +61,9 @@ type table struct {
 func New(o Options) (*Sink, error) {
 	c := o.Config.Sinks.ClickHouse
 	s := &Sink{name: o.Sink, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
-		stateDB: o.State, logStart: o.LogStart}
+		stateDB: o.State}
 	if s.name == "" {
 		s.name = "clickhouse"
-	}
-	if s.logStart == nil {
-		s.logStart = func(event.Partition) int64 { return 0 }
 	}
 	log, owner := o.Logger, o.Owner
 	if log == nil {

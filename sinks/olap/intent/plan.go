@@ -10,9 +10,9 @@ import (
 	"github.com/slotline/slotline/internal/progress"
 )
 
-// Plan says which tables and rows are missing. heading is the line that the changes stand under; logStart says where
-// the log of a partition begins.
-func (s *State) Plan(ctx context.Context, heading string, groups [][]event.Partition, logStart func(event.Partition) int64) ([]plan.Change, error) {
+// Plan says which tables and rows are missing. A partition that is new begins at offset 0: if its log does not, the
+// consumer halts and says so. heading is the line that the changes stand under.
+func (s *State) Plan(ctx context.Context, heading string, groups [][]event.Partition) ([]plan.Change, error) {
 	if err := progress.CheckFormat(ctx, s.o.DB, s.where()); err != nil {
 		return nil, s.wrap(err)
 	}
@@ -59,7 +59,7 @@ func (s *State) Plan(ctx context.Context, heading string, groups [][]event.Parti
 	if !tables[progress.Table] || !tables[progress.GapTable] || len(newParts) > 0 {
 		changes = append(changes, plan.Change{Where: heading, Sign: plan.Create,
 			What: fmt.Sprintf("%s (%d rows of %s)", progress.Table, len(newParts), s.o.Sink),
-			Do:   func(ctx context.Context) error { return s.wrap(s.seedProgress(ctx, newParts, logStart)) }})
+			Do:   func(ctx context.Context) error { return s.wrap(s.seedProgress(ctx, newParts)) }})
 	}
 	return changes, nil
 }
@@ -114,14 +114,14 @@ func (s *State) seedGroups(ctx context.Context, groups []int) error {
 	return nil
 }
 
-func (s *State) seedProgress(ctx context.Context, parts []event.Partition, logStart func(event.Partition) int64) error {
+func (s *State) seedProgress(ctx context.Context, parts []event.Partition) error {
 	for _, statement := range progress.DDL() {
 		if _, err := s.o.DB.ExecContext(ctx, statement); err != nil {
 			return err
 		}
 	}
 	for _, p := range parts {
-		if err := progress.Seed(ctx, s.o.DB, s.o.Sink, event.Position{Partition: p, Next: logStart(p), LeaderEpoch: -1}); err != nil {
+		if err := progress.Seed(ctx, s.o.DB, s.o.Sink, event.Position{Partition: p, LeaderEpoch: -1}); err != nil {
 			return err
 		}
 	}
