@@ -84,7 +84,7 @@ func (d *demo) run(ctx context.Context) (agree bool, err error) {
 	for id := firstID % d.every; id <= nyc.Count; id += d.every {
 		count++
 	}
-	fmt.Fprintf(d.out, "slotline: %s of the %s flights that left New York in 2013, through a whole line\n\n", number(count), number(nyc.Count))
+	fmt.Fprintf(d.out, "slotline demo: %s of the %s flights that left New York in 2013\n\n", number(count), number(nyc.Count))
 	s := &screen{out: d.out, live: d.live}
 	r := &report{}
 	g := s.stage("servers", "starting Kafka, MySQL and ClickHouse")
@@ -117,7 +117,7 @@ func (d *demo) run(ctx context.Context) (agree bool, err error) {
 		d.alter(r)
 	}
 	c := r.check()
-	g.end(fmt.Sprintf("%s figures compared with the CSV and with what was emitted", number(c.compared)))
+	g.end(fmt.Sprintf("%s figures compared with the CSV and what was emitted", number(c.compared)))
 	r.write(d.out, c)
 	if d.keep {
 		d.writeConnections()
@@ -159,8 +159,8 @@ func (d *demo) apply(ctx context.Context, s *screen) error {
 			return err
 		}
 	}
-	g.end(fmt.Sprintf("%d changes: %d partitions, %d lanes, %d shards, sinks %s", len(p.Changes), p.Partitions, p.Lanes, p.Shards,
-		strings.Join(p.Sinks, " and ")))
+	g.end(fmt.Sprintf("%d changes: %d partitions, %d lanes, %d shards, %s", len(p.Changes), p.Partitions, p.Lanes, p.Shards,
+		strings.Join(p.Sinks, ", ")))
 	return nil
 }
 
@@ -212,21 +212,21 @@ func (d *demo) play(ctx context.Context, s *screen, flights []nyc.Flight, r *rep
 		}
 	}
 	var bars []*stage
-	bar := func(name, what string) func(done int64) {
+	bar := func(name string) func(done int64) {
 		g := s.stage(name, "")
 		bars = append(bars, g)
 		return func(done int64) {
-			text := fmt.Sprintf("%s of %s %s", number(done), number(total), what)
+			text := fmt.Sprintf("%s of %s events", number(done), number(total))
 			g.move(done, total, text)
 			if done >= total {
 				g.end(text)
 			}
 		}
 	}
-	emit, publish, shards := bar("emit", "events emitted"), bar("publish", "in Kafka"), bar("shards", "applied by MySQL")
+	emit, publish, shards := bar("emit"), bar("publish"), bar("shards")
 	clickhouse := func(int64) {}
 	if d.servers.engine != nil {
-		clickhouse = bar("clickhouse", "applied by ClickHouse")
+		clickhouse = bar("clickhouse")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

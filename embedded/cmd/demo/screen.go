@@ -35,7 +35,7 @@ type stage struct {
 const (
 	nameWidth = 10
 	barWidth  = 24
-	textWidth = 72
+	textWidth = 62
 	redrawGap = 80 * time.Millisecond
 )
 

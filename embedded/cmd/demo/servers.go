@@ -112,9 +112,9 @@ func (s *servers) stop() error {
 
 // String names what runs.
 func (s *servers) String() string {
-	text := "Kafka (kfake), 3 MySQL (go-mysql-server)"
+	text := "Kafka (kfake), MySQL x3 (go-mysql-server)"
 	if s.engine != nil {
-		text += ", ClickHouse engine " + s.engine.Version()
+		text += ", ClickHouse " + s.engine.Version()
 	}
 	return text
 }
