@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -188,6 +189,9 @@ func work(cmd *cobra.Command, o *options, parts func(*line.Line) line.Parts) err
 		return err
 	}
 	defer l.Close()
+	if os.Getenv("GOMEMLIMIT") == "" { // garbage counts as memory: collect it before the bound is passed (P10)
+		debug.SetMemoryLimit(l.Config.Limits.MemoryBytesMax)
+	}
 	halted, err := l.Run(cmd.Context(), parts(l))
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func (l *Line) DeadLetters(ctx context.Context) (*DeadLetters, error) { return l
 // deadLetters reads all dead letters; the one whose key is shown comes whole.
 func (l *Line) deadLetters(ctx context.Context, shown string) (*DeadLetters, error) {
 	list := &DeadLetters{Line: l.Config.Line, Letters: []DeadLetter{}}
-	ofSinks, err := kafka.DeadLetters(ctx, l.Config, l.Log, func(*kafka.DeadLetter) bool { return true })
+	ofSinks, err := kafka.DeadLetters(ctx, l.Config, l.Log, func(d *kafka.DeadLetter) bool { return d.Key() == shown })
 	if err != nil {
 		return nil, err
 	}
