@@ -14,6 +14,10 @@ const (
 	deletedType   = "UInt8"
 	viewSuffix    = "_now"
 
+	// The comment of a table says its format; another than the release's is refused.
+	tableComment = "slotline table format "
+	tableFormat  = "1"
+
 	// dedupWindow is how many INSERTs per table the server remembers tokens of. A token is sent again within seconds of
 	// the first time, by a successor within a lease: some hundred groups and months may come between.
 	dedupWindow = 1000
@@ -110,7 +114,7 @@ func tableDDL(t *event.Table) string {
 	}
 	fmt.Fprintf(&b, "ORDER BY (%s)\n", identList(sortingKey(t)))
 	fmt.Fprintf(&b, "SETTINGS %s\n", strings.Join(tableSettings, ", "))
-	b.WriteString("COMMENT 'slotline table format 1'")
+	b.WriteString("COMMENT " + text(tableComment+tableFormat))
 	return b.String()
 }
 

@@ -18,7 +18,7 @@ import (
 type physical struct {
 	name, engine, engineFull string
 	partitionKey, sortingKey string
-	create                   string // the statement that makes it
+	create, comment          string // create: the statement that makes it
 	columns                  []physicalColumn
 }
 
@@ -32,9 +32,9 @@ func (s *Sink) readSchema(ctx context.Context) (map[string]*physical, error) {
 	}
 	in := " IN (" + strings.Join(names, ", ") + ")"
 	tables := make(map[string]*physical)
-	err := s.pool.rows(ctx, "SELECT name, engine, engine_full, partition_key, sorting_key, create_table_query FROM system.tables "+
-		"WHERE database = currentDatabase() AND name"+in, 6, func(f []string) {
-		tables[f[0]] = &physical{name: f[0], engine: f[1], engineFull: f[2], partitionKey: f[3], sortingKey: f[4], create: f[5]}
+	err := s.pool.rows(ctx, "SELECT name, engine, engine_full, partition_key, sorting_key, create_table_query, comment FROM system.tables "+
+		"WHERE database = currentDatabase() AND name"+in, 7, func(f []string) {
+		tables[f[0]] = &physical{name: f[0], engine: f[1], engineFull: f[2], partitionKey: f[3], sortingKey: f[4], create: f[5], comment: f[6]}
 	})
 	if err != nil {
 		return nil, err
@@ -101,6 +101,9 @@ func compareTable(t *event.Table, p *physical) []found {
 	if !strings.HasSuffix(p.engine, "ReplacingMergeTree") {
 		differs("", "has engine %s: it was not made by slotline", p.engine)
 		return list
+	}
+	if number, ok := strings.CutPrefix(p.comment, tableComment); ok && number != tableFormat {
+		differs("", "is of format %s, this release reads %s: run the release that made it, or a later one", number, tableFormat)
 	}
 	if !strings.Contains(plainType(p.engineFull), verColumn+")") {
 		differs("", "has engine %s, which does not keep the greatest %s", p.engineFull, verColumn)

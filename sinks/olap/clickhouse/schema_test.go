@@ -99,7 +99,7 @@ func TestSQLIsGolden(t *testing.T) {
 
 // asFound is the table as the server tells of it when it was made by tableDDL.
 func asFound(t *event.Table) *physical {
-	p := &physical{name: t.Name, engine: "ReplacingMergeTree",
+	p := &physical{name: t.Name, engine: "ReplacingMergeTree", comment: "slotline table format 1",
 		engineFull:   "ReplacingMergeTree(_ver) PARTITION BY … ORDER BY … SETTINGS non_replicated_deduplication_window = 1000, index_granularity = 8192",
 		partitionKey: strings.ReplaceAll(partitionKey(t), "`", ""), sortingKey: strings.Join(sortingKey(t), ", ")}
 	for _, c := range t.Columns {
@@ -134,6 +134,7 @@ func TestCompareTable(t *testing.T) {
 		{"longer sorting key", func(p *physical) { p.sortingKey = "carrier, flight_id, origin" }, foundDiffers, "ORDER BY"},
 		{"partition key", func(p *physical) { p.partitionKey = "toYYYYMMDD(sched_dep)" }, foundDiffers, "PARTITION BY"},
 		{"no partition key", func(p *physical) { p.partitionKey = "" }, foundDiffers, "nothing"},
+		{"format", func(p *physical) { p.comment = "slotline table format 2" }, foundDiffers, "format 2"},
 		{"type", func(p *physical) { p.columns[5].typ = "Nullable(Int64)" }, foundDiffers, "Int64"},
 		{"nullable", func(p *physical) { p.columns[5].typ = "Int32" }, foundDiffers, "int32?"},
 		{"scale", func(p *physical) { p.columns[6].typ = "Nullable(Decimal(12, 3))" }, foundDiffers, "decimal(12,2)?"},
