@@ -25,6 +25,12 @@ func (d dialect) collation() string {
 	return "utf8mb4_0900_bin"
 }
 
+// The comment of each table: what it is, and its format, of which a greater one was made by a later release.
+const (
+	tableComment = "slotline table format "
+	tableFormat  = "1"
+)
+
 // nameBytesMax is MySQL's for an index, as for any identifier.
 const nameBytesMax = 64
 
@@ -89,7 +95,7 @@ func tableDDL(t *event.Table, m partitioner.Month, d dialect) string {
 	for _, columns := range t.Indexes {
 		fmt.Fprintf(&b, ",\n  KEY %s (%s)", mysqldb.Ident(indexName(columns)), identList(columns))
 	}
-	fmt.Fprintf(&b, "\n) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE %s COMMENT='slotline table format 1'", d.collation())
+	fmt.Fprintf(&b, "\n) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE %s COMMENT='%s'", d.collation(), tableComment+tableFormat)
 	return b.String()
 }
 

@@ -17,6 +17,7 @@ import (
 // physical is a table as information_schema tells of it.
 type physical struct {
 	name    string
+	comment string
 	columns []physicalColumn
 	indexes []physicalIndex // the primary key is called PRIMARY
 }
@@ -92,6 +93,23 @@ func readSchema(ctx context.Context, q progress.Querier, only string) (map[strin
 		last := &t.indexes[len(t.indexes)-1]
 		last.columns = append(last.columns, column)
 	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	rows, err = q.QueryContext(ctx, "SELECT TABLE_NAME, COALESCE(TABLE_COMMENT,'') FROM information_schema.TABLES"+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table, comment string
+		if err := rows.Scan(&table, &comment); err != nil {
+			return nil, err
+		}
+		if t := tables[table]; t != nil {
+			t.comment = comment
+		}
+	}
 	return tables, rows.Err()
 }
 
@@ -131,6 +149,9 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 	var list []found
 	differs := func(column, code, format string, args ...any) {
 		list = append(list, found{kind: foundDiffers, column: column, what: fmt.Sprintf(format, args...), err: code})
+	}
+	if number, ok := strings.CutPrefix(p.comment, tableComment); ok && number != tableFormat {
+		differs("", codeTableDiffers, "is of format %s, this release reads %s: run the release that made it, or a later one", number, tableFormat)
 	}
 	have := make(map[string]physicalColumn)
 	for _, c := range p.columns {
