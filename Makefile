@@ -2,6 +2,7 @@
 
 # A year of flights through the whole line, on servers inside the process. KEEP=1 leaves it running.
 demo:
+	@test -x bin/demo || echo "building the demo, which takes a minute or two the first time"
 	@cd embedded && go build -tags gms_pure_go -o ../bin/demo ./cmd/demo
 	@KEEP=$(KEEP) bin/demo
 
