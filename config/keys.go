@@ -136,7 +136,7 @@ var keys = []keySpec{
 
 	{path: "sinks", kind: section, meaning: "Where events are applied"},
 	{path: "sinks.mysql", kind: section, meaning: "The sink that fills the shards"},
-	{path: "sinks.mysql.batch_rows", kind: count, def: "1000", min: 1, max: 100_000, meaning: "A batch is cut at this many events"},
+	{path: "sinks.mysql.batch_rows", kind: count, def: "4000", min: 1, max: 100_000, meaning: "A batch is cut at this many events"},
 	{path: "sinks.mysql.batch_bytes", kind: size, def: "4MiB", min: 64 * kib, max: gib, meaning: "or at this size"},
 	{path: "sinks.mysql.batch_age", kind: span, def: "20ms", min: nanoseconds(time.Millisecond), max: nanoseconds(time.Minute), meaning: "or at this age"},
 	{path: "sinks.mysql.connections_per_shard", kind: count, def: "8", min: 1, max: 256, meaning: "Connections to each shard"},
