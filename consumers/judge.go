@@ -14,7 +14,7 @@ import (
 // The position's own facts are compared first with the topic's id, then with the ends of the log, then with the leader
 // epochs: a log that was cut and filled again past the position has all its ends in place, and only the epochs differ.
 func judge(at event.Position, log kafka.Log) *fault.Error {
-	const acceptGap = "slotline sink accept-gap goes past them and records who and why; replay from an archive brings them back"
+	const acceptGap = "slotline sink accept-gap goes past them and records who and why"
 	switch {
 	case at.TopicID != (event.TopicID{}) && log.TopicID != (event.TopicID{}) && at.TopicID != log.TopicID:
 		return &fault.Error{Code: "SL6003", Class: fault.Fatal,
