@@ -12,7 +12,7 @@ say() { printf '\n== %s\n' "$*"; }
 # modules prints the folder of each module, the root module first.
 modules() {
 	echo "$root"
-	find "$root" -mindepth 2 -name go.mod -not -path '*/testdata/*' -not -path '*/.*/*' -printf '%h\n' | LC_ALL=C sort
+	find "$root" -mindepth 2 -name go.mod -not -path '*/testdata/*' -not -path "$root/.*" -exec dirname {} \; | LC_ALL=C sort
 }
 
 # name_of MODULE_DIR is how messages call it.

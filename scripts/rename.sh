@@ -8,11 +8,10 @@ new=${1:-}
 cd "$root"
 old=$(sed -n 's/^module //p' go.mod)
 [ "$old" != "$new" ] || { echo "the module path is $new already"; exit 0; }
-# Whole path elements only: a longer path that begins like it is another module. In a URL, too.
-pattern="(^|[^A-Za-z0-9._~/-]|https?://)$(sed 's/[.]/\\./g' <<<"$old")($|[^A-Za-z0-9_~-])"
-git ls-files -co --exclude-standard -z | xargs -0 grep -lIE --null -e "$pattern" -- | while IFS= read -r -d '' file; do
-	[ -L "$file" ] || sed -E -i -e "s#$pattern#\\1$new\\2#g" -e "s#$pattern#\\1$new\\2#g" "$file" # twice: neighbours share a separator
-done
+# Whole path elements only: a longer path that begins or ends like it is another module's.
+export old new
+git ls-files -co --exclude-standard -z | xargs -0 grep -lIF --null -e "$old" -- | xargs -0 \
+	perl -pi -e 's#(?:(?<![\w.~/-])|(?<=://))\Q$ENV{old}\E(?![\w~-])#$ENV{new}#g'
 # The order of imports may have changed with the name.
 gofmt -w $(git ls-files -co --exclude-standard '*.go')
 for module in $(modules); do (cd "$module" && go build -tags $tags ./...); done

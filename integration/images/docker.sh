@@ -15,6 +15,14 @@ fi
 if [ "$(ps -p 1 -o comm= 2>/dev/null)" = systemd ] && systemctl start docker 2>/dev/null; then
 	say "started by systemd"
 else
+	# A daemon that was killed leaves its process id, which may be another process's by now: it would refuse to start.
+	for name in docker.pid docker/containerd/containerd.pid; do
+		pid=$(cat "/var/run/$name" 2>/dev/null) || continue
+		case $(cat "/proc/$pid/comm" 2>/dev/null) in
+		dockerd | containerd) ;;
+		*) rm -f "/var/run/$name" ;;
+		esac
+	done
 	# It outlives this script, so that the next run finds it warm; it ends with the machine.
 	log=/var/log/slotline-dockerd.log
 	say "starts dockerd in the background, its log is $log"
