@@ -170,6 +170,7 @@ func (d *demo) runLine(ctx context.Context, failed context.CancelCauseFunc) (sto
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := line.New(d.cfg, d.log)
 	ended := make(chan error, 1)
+	d.servers.http.Close()
 	go func() { // ends with stop
 		halted, err := l.Run(ctx, line.Parts{Relay: true, MySQL: true, ClickHouse: d.servers.engine != nil})
 		if err == nil && halted {
@@ -323,6 +324,6 @@ func (d *demo) writeConnections() {
 		show("clickhouse-client --host %s --port %s -d %s -q %q", host, port, olapDatabase, "SELECT * FROM flights_now LIMIT 5")
 	}
 	show("kcat -b %s -C -e -t %s -c 5 -f '%%k %%h %%s\\n'", d.servers.kafka.Addr(), d.cfg.Kafka.Topic)
-	show("curl -s http://%s/metrics | grep ^slotline", d.servers.http)
+	show("curl -s http://%s/metrics | grep ^slotline", d.servers.http.Addr())
 	show("go run ./cmd/slotline -c %s status", d.file)
 }

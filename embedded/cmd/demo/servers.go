@@ -24,7 +24,7 @@ type servers struct {
 	outbox *mysql.Server
 	s1, s2 *mysql.Server
 	engine *clickhouse.Engine // nil where there is none
-	http   string             // address of /metrics
+	http   net.Listener       // holds the address of /metrics until the line listens there
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 	partitions     = 8
 
 	// fetchTimeout bounds npm where the network swallows what it sends.
-	fetchTimeout = 5 * time.Minute
+	fetchTimeout = 10 * time.Minute
 	stopTimeout  = 10 * time.Second
 )
 
@@ -54,7 +54,7 @@ func (s *servers) start(ctx context.Context, dir string, get library, g *stage) 
 			return nil, err
 		}
 	}
-	if s.http, err = freeAddress(); err != nil {
+	if s.http, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
 	path, missing := fetch(ctx, get, g)
@@ -107,6 +107,9 @@ func (s *servers) stop() error {
 	if s.kafka != nil {
 		s.kafka.Close()
 	}
+	if s.http != nil {
+		s.http.Close() // again, where the line took it over
+	}
 	return errors.Join(errs...)
 }
 
@@ -148,16 +151,6 @@ outbox: { dsn: %q, lanes: %d }
 	if s.engine != nil {
 		fmt.Fprintf(&b, "  clickhouse: { dsn: \"clickhouse://default@%s/%s\", groups: 2, batch_age: 200ms }\n", s.engine.Addr(), olapDatabase)
 	}
-	fmt.Fprintf(&b, "http: { listen: %q }\n", s.http)
+	fmt.Fprintf(&b, "http: { listen: %q }\n", s.http.Addr())
 	return os.WriteFile(file, []byte(b.String()), 0o600)
-}
-
-// freeAddress is an address that nothing listens on.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
