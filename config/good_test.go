@@ -67,7 +67,7 @@ func TestExampleFull(t *testing.T) {
 	if l.Slots() != 1024 || !slices.Equal(l.Shards(), []string{"s1", "s2"}) {
 		t.Errorf("%+v", l.Spec())
 	}
-	if ch := cfg.Sinks.ClickHouse; ch == nil || ch.Groups != 4 || ch.BatchRows != 100_000 || ch.BatchBytes != 16<<20 || ch.BatchAge != time.Second {
+	if ch := cfg.Sinks.ClickHouse; ch == nil || ch.Groups != 4 || ch.BatchRows != 100_000 || ch.BatchBytes != 32<<20 || ch.BatchAge != time.Second {
 		t.Errorf("%+v", ch)
 	}
 	if cfg.Dead.Retention != 90*24*time.Hour || cfg.Months.From != 200001 || cfg.Outbox.EventBytesMax != 900<<10 {

@@ -146,7 +146,7 @@ var keys = []keySpec{
 	{path: "sinks.clickhouse.groups", kind: count, def: "4", min: 1, max: 256,
 		meaning: "Fixed sets of partitions, one batch in flight each; at most kafka.partitions"},
 	{path: "sinks.clickhouse.batch_rows", kind: count, def: "100_000", min: 1, max: 10_000_000, meaning: "A batch is cut at this many events"},
-	{path: "sinks.clickhouse.batch_bytes", kind: size, def: "16MiB", min: 64 * kib, max: gib, meaning: "or at this size"},
+	{path: "sinks.clickhouse.batch_bytes", kind: size, def: "32MiB", min: 64 * kib, max: gib, meaning: "or at this size"},
 	{path: "sinks.clickhouse.batch_age", kind: span, def: "1s", min: nanoseconds(time.Millisecond), max: nanoseconds(10 * time.Minute), meaning: "or at this age"},
 	{path: "sinks.clickhouse.cluster", kind: scalar, later: "Replicated and Distributed engines come in a later release",
 		meaning: "Cluster for Replicated and Distributed engines"},

@@ -3,6 +3,7 @@ package line
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -175,6 +176,20 @@ func TestShort(t *testing.T) {
 	for n, want := range map[int64]string{0: "0", 980: "980", 3700: "3.7k", 1_200_000: "1.2M"} {
 		if got := count(n); got != want {
 			t.Errorf("count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestShareMemory(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		want  map[string]int64
+	}{
+		{[]string{"mysql"}, map[string]int64{"mysql": 512}},
+		{[]string{"relay", "mysql", "clickhouse"}, map[string]int64{"relay": 128, "mysql": 128, "clickhouse": 256}},
+	} {
+		if got := shareMemory(512, c.names); !maps.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.names, got, c.want)
 		}
 	}
 }

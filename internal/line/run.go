@@ -71,7 +71,7 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	context.AfterFunc(ctx, ready.drain)
 
 	w := &workers{Line: l, reg: reg, ready: ready, parts: parts, owner: lease.NewOwner(),
-		memoryBytes: l.Config.Limits.MemoryBytesMax / int64(len(names))}
+		memory: shareMemory(l.Config.Limits.MemoryBytesMax, names)}
 	backlogs := newBacklogCollector(l)
 	reg.MustRegister(backlogs)
 
@@ -148,11 +148,25 @@ const checkTimeout = 5 * time.Second
 // workers are the parts of one Run.
 type workers struct {
 	*Line
-	reg         *prometheus.Registry
-	ready       *health
-	parts       Parts
-	owner       string
-	memoryBytes int64 // the share of each part
+	reg    *prometheus.Registry
+	ready  *health
+	parts  Parts
+	owner  string
+	memory map[string]int64 // bytes, by part
+}
+
+// shareMemory divides a process's memory among its parts. ClickHouse takes the largest share: its batches are long.
+func shareMemory(bytes int64, names []string) map[string]int64 {
+	weights := map[string]int64{"relay": 1, "mysql": 1, "clickhouse": 2}
+	var sum int64
+	for _, name := range names {
+		sum += weights[name]
+	}
+	shares := make(map[string]int64, len(names))
+	for _, name := range names {
+		shares[name] = bytes * weights[name] / sum
+	}
+	return shares
 }
 
 // haltedLanes are the errors of lanes that halted.
@@ -210,7 +224,7 @@ func (w *workers) clickhouse(ctx context.Context) error {
 
 func (w *workers) consume(ctx context.Context, sink consumers.Sink, set func(*partitioner.Layout), part string) error {
 	return consumers.Run(ctx, consumers.Options{Config: w.Config, Sink: sink, Logger: w.Log, Registerer: w.reg,
-		MemoryBytesMax: w.memoryBytes, InstanceID: w.parts.Instance,
+		MemoryBytesMax: w.memory[part], InstanceID: w.parts.Instance,
 		Ready: func() { w.ready.ready(part) },
 		Reload: func(ctx context.Context) error {
 			db, err := w.outboxDB()
