@@ -19,7 +19,6 @@ import (
 
 	"github.com/ClickHouse/ch-go"
 	"github.com/ClickHouse/ch-go/proto"
-	"github.com/go-sql-driver/mysql"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -407,7 +406,7 @@ func (w *wholeLine) checkPlaces(t *testing.T) {
 			}
 			for rows.Next() {
 				var e entity
-				var dep mysql.NullTime
+				var dep sql.NullTime
 				if err := rows.Scan(&e.carrier, &e.id, &dep); err != nil {
 					t.Fatal(err)
 				}
