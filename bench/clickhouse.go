@@ -34,7 +34,8 @@ type clickhouseBench struct {
 func clickhouseInsert(b *bench) []Result {
 	c := &clickhouseBench{server: harness.ClickHouse(b)}
 	c.db = c.server.NewDatabase(b, harness.Name(b))
-	c.testLine = b.newLine("", flightTable, fmt.Sprintf("limits: { memory_bytes_max: 4GiB }\n"+
+	// The memory holds two full blocks of each group: by default it holds smaller ones.
+	c.testLine = b.newLine("", flightTable, fmt.Sprintf("limits: { memory_bytes_max: 2560MiB }\n"+
 		"sinks: { clickhouse: { dsn: %q, groups: %d, batch_rows: %d, batch_bytes: 512MiB, batch_age: 5s } }", c.server.URL(c.db), clickhouseGroups, clickhouseBlock))
 	c.client = c.testLine.client()
 	var err error
@@ -64,7 +65,7 @@ func clickhouseInsert(b *bench) []Result {
 	record := c.flightRecord()
 	// Every block is full: what is left of a group would wait for the age of its batch.
 	n := max(1, b.rows(clickhouseBlocks)/clickhouseGroups) * clickhouseGroups * clickhouseBlock
-	rounds := alternate(clickhouseRounds, func(int) { c.produceAll(c.client, n, func(int) *kgo.Record { return record(row()) }) },
+	rounds := b.alternate(clickhouseRounds, func(int) { c.produceAll(c.client, n, func(int) *kgo.Record { return record(row()) }) },
 		func(int) float64 { return c.consume(c.sink, n) }, func(int) float64 { return c.bareLoop(n) })
 	return []Result{summarize("clickhouse_insert", "rows/s", rounds,
 		fmt.Sprintf("%d rows a round, from %d partitions in %d groups, blocks of %d; bare: ch-go, prebuilt blocks, lz4, %d connections",

@@ -42,7 +42,7 @@ func relayDrain(b *bench) []Result {
 	l := b.newLine(", lanes: 1", orderTable)
 	d := &drained{testLine: l, db: l.outbox(4), events: l.orderEvents(min(drainDistinct, b.rows(drainRows))), topic: l.newTopic("bare")}
 	var reading, producing []float64
-	rounds := alternate(drainRounds, func(int) { d.fill() }, func(int) float64 { return d.ours() }, func(i int) float64 {
+	rounds := b.alternate(drainRounds, func(int) { d.fill() }, func(int) float64 { return d.ours() }, func(i int) float64 {
 		halves := []func(){
 			func() { reading = append(reading, d.read()) },
 			func() { producing = append(producing, d.produce()) },

@@ -125,16 +125,16 @@ func emitOverhead(b *bench) []Result {
 	// A connection's first use is not the emit's.
 	together(s.emit)(0)
 
-	one := make([]round, emitAloneRounds)
-	for i := range one { // here the sides alternate by transaction: a round of each would see two different disks
+	var one []round
+	for range emitAloneRounds { // here the sides alternate by transaction: a round of each would see two different disks
 		var ours, bare []float64
 		for range b.rows(emitAlone) {
 			ours, bare = append(ours, timed(s.emit)), append(bare, timed(s.plain))
 		}
-		one[i] = round{median(ours), median(bare)}
+		one = append(one, round{median(ours), median(bare)})
 	}
 	added := each(one, func(r round) float64 { return r.ours - r.bare })
-	many := alternate(emitRounds, nil, together(s.emit), together(s.plain))
+	many := b.alternate(emitRounds, nil, together(s.emit), together(s.plain))
 	slower := each(many, func(r round) float64 { return 100 * (r.bare/r.ours - 1) })
 	return []Result{
 		summarize("emit_overhead", "µs/transaction, 1 connection", one,

@@ -63,7 +63,7 @@ func run(env func(string) string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bench: %s\n", b.name)
 		began := time.Now()
 		err := harness.Part(b.name, func(t testing.TB) {
-			results = append(results, b.run(&bench{TB: t, settings: s, random: rand.New(rand.NewPCG(s.seed, 1))})...)
+			results = append(results, b.run(&bench{TB: t, settings: s, random: rand.New(rand.NewPCG(s.seed, 1)), until: time.Now().Add(s.lasts(roundsFor))})...)
 		})
 		if err != nil {
 			fmt.Fprintln(stderr, err)
@@ -91,6 +91,15 @@ type bench struct {
 	testing.TB
 	settings
 	random *rand.Rand
+	until  time.Time // no further round begins after it
+}
+
+// roundsFor bounds the rounds of one bench where the machine is slow.
+const roundsFor = 45 * time.Second
+
+// alternate is the function of that name, within the bench's time.
+func (b *bench) alternate(n int, before func(i int), ours, bare func(i int) float64) []round {
+	return alternate(n, func() bool { return time.Now().Before(b.until) }, before, ours, bare)
 }
 
 type settings struct {

@@ -17,10 +17,10 @@ import (
 
 const (
 	mysqlRounds        = 5
-	mysqlRows          = 128_000 // of a round; a multiple of what all partitions put into one transaction each
-	mysqlTransaction   = 4000    // rows
-	mysqlStatement     = 1000    // rows
-	mysqlUpdatedTables = 3       // an update finds so many rounds' rows
+	mysqlRows          = 96_000 // of a round; a multiple of what all partitions put into one transaction each
+	mysqlTransaction   = 4000   // rows
+	mysqlStatement     = 1000   // rows
+	mysqlUpdatedTables = 2      // an update finds so many rounds' rows
 	carriersPerPart    = 16
 )
 
@@ -40,7 +40,7 @@ type mysqlBench struct {
 
 func mysqlTextInsert(b *bench) []Result {
 	m := b.newMySQLBench()
-	rounds := alternate(mysqlRounds, func(int) {
+	rounds := b.alternate(mysqlRounds, func(int) {
 		m.rows = m.newRows(m.rowsOfARound())
 		m.prepare()
 	}, m.ours, m.bare)
@@ -56,7 +56,7 @@ func mysqlTextUpdate(b *bench) []Result {
 	m.consume(m.sink, len(all))
 	columns := "carrier, flight_id, origin, dest, status, sched_dep, arr_delay, note, _ver"
 	m.exec(m.db, "INSERT INTO bare ("+columns+") SELECT "+columns+" FROM flights")
-	rounds := alternate(mysqlRounds, func(int) {
+	rounds := b.alternate(mysqlRounds, func(int) {
 		m.version++
 		m.rows = m.updates(all)
 		m.prepare()

@@ -11,19 +11,24 @@ import (
 // round is what one round measured of each side, in the same unit.
 type round struct{ ours, bare float64 }
 
-// alternate measures both sides n times, one after the other, and swaps their order each round. before makes what a
-// round needs and is not measured; nil: nothing. Garbage of one side is collected before the other begins.
-func alternate(n int, before func(i int), ours, bare func(i int) float64) []round {
-	rounds := make([]round, n)
-	for i := range rounds {
+// roundsMin are measured however long they take: fewer have no median that means anything.
+const roundsMin = 3
+
+// alternate measures both sides n times, one after the other, and swaps their order each round; after roundsMin rounds
+// it ends early when more says so. before makes what a round needs and is not measured; nil: nothing. Garbage of one
+// side is collected before the other begins.
+func alternate(n int, more func() bool, before func(i int), ours, bare func(i int) float64) []round {
+	var rounds []round
+	for i := 0; i < n && (i < roundsMin || more()); i++ {
 		if before != nil {
 			before(i)
 		}
+		var r round
 		sides := []func(){
 			func() {
-				pprof.Do(context.Background(), pprof.Labels("side", "ours"), func(context.Context) { rounds[i].ours = ours(i) })
+				pprof.Do(context.Background(), pprof.Labels("side", "ours"), func(context.Context) { r.ours = ours(i) })
 			},
-			func() { rounds[i].bare = bare(i) },
+			func() { r.bare = bare(i) },
 		}
 		if i%2 == 1 {
 			slices.Reverse(sides)
@@ -32,6 +37,7 @@ func alternate(n int, before func(i int), ours, bare func(i int) float64) []roun
 			runtime.GC()
 			side()
 		}
+		rounds = append(rounds, r)
 	}
 	return rounds
 }

@@ -70,7 +70,8 @@ func TestRoundsAlternateAndSwapTheirOrder(t *testing.T) {
 	say := func(what string) func(int) float64 {
 		return func(i int) float64 { order = append(order, what); return float64(i) }
 	}
-	rounds := alternate(4, func(int) { order = append(order, "-") }, say("ours"), say("bare"))
+	forever := func() bool { return true }
+	rounds := alternate(4, forever, func(int) { order = append(order, "-") }, say("ours"), say("bare"))
 	if want := []string{"-", "ours", "bare", "-", "bare", "ours", "-", "ours", "bare", "-", "bare", "ours"}; !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
@@ -78,5 +79,8 @@ func TestRoundsAlternateAndSwapTheirOrder(t *testing.T) {
 		if r != (round{float64(i), float64(i)}) {
 			t.Errorf("round %d has %v", i, r)
 		}
+	}
+	if n := len(alternate(9, func() bool { return false }, nil, say(""), say(""))); n != roundsMin {
+		t.Errorf("%d rounds where there is no time, want %d", n, roundsMin)
 	}
 }
