@@ -15,7 +15,8 @@
 //
 // What it is not: durable, or fast. A statement costs time in proportion to the rows of its table: keep tables below
 // some thousands of rows. There are no savepoints, no replicas and no privileges, rolled-back ids are given out again,
-// and partitions are accepted and ignored.
+// partitions are accepted and ignored, a UNION whose parts each look up one row by its key fails, and lease times lose
+// their fraction of a second. What slotline's statements need beyond the engine is in rewriter and numbers.
 //
 // How it fails: a statement that waits longer than lockWaitMax for another transaction's end gets error 1205, as
 // MySQL's do. A connection that is closed or killed rolls its transaction back.

@@ -29,7 +29,7 @@ func main() {
 		library: clickhouse.EnsureLibrary,
 	}
 	agree, err := d.run(ctx)
-	interrupted := ctx.Err() != nil && !d.keep
+	interrupted := ctx.Err() != nil && err != nil
 	stop()
 	switch {
 	case interrupted:
