@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,6 @@ type admission struct {
 	asking bool
 	at     time.Time
 	behind []error // by lane; nil where events are taken
-	loaded []bool  // lanes that hold unpublished rows
 }
 
 // refresh reads the lanes' state when it is too old. One caller reads, on its own connection; others meanwhile go by
@@ -50,9 +50,9 @@ func (p *Producer) refresh(ctx context.Context, q outbox.Querier) error {
 		return nil // an outage shows in the transaction itself
 	}
 	a.at = now
-	a.behind, a.loaded = make([]error, len(lanes)), make([]bool, len(lanes))
+	a.behind = make([]error, len(lanes))
 	for i, b := range lanes {
-		a.behind[i], a.loaded[i] = p.judge(b), b.OldestAge > 0 || b.Events() > 0
+		a.behind[i] = p.judge(b)
 	}
 	return nil
 }
@@ -94,20 +94,14 @@ func (p *Producer) admit(lane int) error {
 	return nil
 }
 
-// admitAny refuses when every lane that holds unpublished events is behind: then it is the relay or Kafka, not one
-// lane, and a transaction need not be begun.
+// admitAny refuses when every lane is behind: no tenant's event would be taken, and a transaction need not be begun. One
+// lane that takes events, and an empty lane does, leaves the answer to admit: one lane's backlog is its own tenants'.
 func (p *Producer) admitAny() error {
 	a := &p.admission
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var first error
-	for lane, err := range a.behind {
-		if err == nil && a.loaded[lane] {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
+	if len(a.behind) == 0 || slices.Contains(a.behind, nil) {
+		return nil
 	}
-	return first
+	return a.behind[0]
 }

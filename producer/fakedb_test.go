@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type fakeDB struct {
 	queries int
 	fail    map[string]error // by the statement's first word
 	oldest  time.Duration    // age of each lane's first unpublished row; 0: none
+	empty   []int            // lanes without unpublished rows all the same
 	maxID   int64
 	lanes   int
 }
@@ -85,6 +87,9 @@ func (r *fakeRows) Next(v []driver.Value) error {
 	v[3], v[9], v[10], v[11] = nil, nil, nil, nil
 	if r.f.oldest > 0 {
 		v[3] = now.Add(-r.f.oldest)
+	}
+	if slices.Contains(r.f.empty, r.lane) {
+		v[2], v[3] = int64(0), nil
 	}
 	r.lane++
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/producer"
 )
 
@@ -206,6 +207,42 @@ func TestBackloggedBeforeAnySQL(t *testing.T) {
 	p = producer.New(testConfig())
 	if err := emit(); !errors.Is(err, producer.ErrBacklogged) || !strings.Contains(err.Error(), "backlog_events_max") {
 		t.Errorf("%v", err)
+	}
+}
+
+// One lane is behind, the others are empty: its own tenants are refused, all others are served.
+func TestP13_OneLaneBehindRefusesItsOwnTenantsAlone(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	behind := partitioner.Lane("UA", fake.lanes)
+	other := "AA"
+	if partitioner.Lane(other, fake.lanes) == behind {
+		t.Fatal("the two tenants are in one lane")
+	}
+	fake.oldest, fake.maxID = 11*time.Minute, 10
+	for lane := range fake.lanes {
+		if lane != behind {
+			fake.empty = append(fake.empty, lane)
+		}
+	}
+	emit := func(carrier string) error {
+		f := flight(1)
+		f.Carrier = carrier
+		return p.Run(t.Context(), db, func(tx *producer.Tx) error { return p.Emit(t.Context(), tx, flights.Upsert(f)) })
+	}
+	if err := emit(other); err != nil {
+		t.Errorf("a tenant of an empty lane: %v", err)
+	}
+	if err := emit("UA"); !errors.Is(err, producer.ErrBacklogged) {
+		t.Errorf("a tenant of the lane that is behind: %v", err)
+	}
+	if got := fake.statements(); len(got) != 5 || got[2] != "COMMIT" || got[4] != "ROLLBACK" {
+		t.Errorf("statements %.60q", got)
+	}
+	// Once every lane is behind nothing is begun.
+	fake.empty = nil
+	p = producer.New(testConfig())
+	if err := emit(other); !errors.Is(err, producer.ErrBacklogged) || len(fake.statements()) != 5 {
+		t.Errorf("%v, statements %.60q", err, fake.statements())
 	}
 }
 

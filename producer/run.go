@@ -73,7 +73,8 @@ func (t *Tx) flush(ctx context.Context) error {
 // that their ids follow the order of commits for every row that fn wrote. When fn returns an error or panics the
 // transaction is rolled back, and Run returns that error or panics on.
 //
-// ErrBacklogged is returned before anything is sent, where all lanes are behind. ErrCommitUnknown means that the
+// ErrBacklogged is returned before anything is sent where every lane is behind, and by Emit where the event's lane is:
+// the other lanes' tenants go on. ErrCommitUnknown means that the
 // connection was lost in COMMIT. With any other error nothing was committed.
 func (p *Producer) Run(ctx context.Context, db Beginner, fn func(tx *Tx) error) error {
 	if err := p.refresh(ctx, db); err != nil {
