@@ -9,8 +9,8 @@
 //		return p.Emit(ctx, tx, flights.Upsert(f))
 //	})
 //
-// What it promises: an event is written by the caller's transaction and no other; values are checked before anything
-// is written; when relay or Kafka fall behind, Run and Emit return ErrBacklogged rather than fill the database.
+// What it promises: an event is written by the caller's transaction and no other; Run commits nothing whose event could
+// not be emitted, even if its function ignores the error; values are checked before anything is written; when relay or Kafka fall behind, Run and Emit return ErrBacklogged rather than fill the database.
 //
 // What it assumes: the outbox tables are in the database of the transaction, made by `slotline apply`; the row that an
 // event is an image of was written, and so locked, earlier in the same transaction: then versions follow commits.

@@ -24,7 +24,8 @@ type Transaction interface {
 // first; the INSERT changes what LAST_INSERT_ID() says on that connection; and there is no wake, so that a relay finds
 // the events at its next poll.
 //
-// Either all events are taken or, with an error, none: then roll back.
+// Either all events are taken or, with an error, none. Run then rolls back, whatever its function returns; a transaction
+// of the caller's own is the caller's to roll back.
 func (p *Producer) Emit(ctx context.Context, tx Transaction, events ...Event) error {
 	own, buffered := tx.(*Tx)
 	if buffered && (own == nil || own.ended) {
@@ -35,6 +36,15 @@ func (p *Producer) Emit(ctx context.Context, tx Transaction, events ...Event) er
 			return err
 		}
 	}
+	err := p.emit(ctx, tx, own, events)
+	if err != nil && buffered && own.failed == nil {
+		own.failed = err
+	}
+	return err
+}
+
+// emit is Emit into what is a transaction; own is nil for one of the caller's own.
+func (p *Producer) emit(ctx context.Context, tx Transaction, own *Tx, events []Event) error {
 	now := p.now()
 	list := make([]event.Event, len(events))
 	for i := range events {
@@ -46,7 +56,7 @@ func (p *Producer) Emit(ctx context.Context, tx Transaction, events ...Event) er
 	if len(list) == 0 {
 		return nil
 	}
-	if !buffered {
+	if own == nil {
 		if q, ok := tx.(outbox.Querier); ok {
 			if err := p.refresh(ctx, q); err != nil {
 				return err
@@ -58,7 +68,7 @@ func (p *Producer) Emit(ctx context.Context, tx Transaction, events ...Event) er
 			return err
 		}
 	}
-	if buffered {
+	if own != nil {
 		return own.buffer(ctx, list)
 	}
 	_, err := p.insert(ctx, tx, list)

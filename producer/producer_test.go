@@ -57,6 +57,59 @@ func TestRunRollsBackOnErrorAndPanic(t *testing.T) {
 	}
 }
 
+// A function that ignores what Emit says commits nothing: the row would be there and its event not.
+func TestP1_RunRollsBackWhenAnEmitFailed(t *testing.T) {
+	lost := &mysql.MySQLError{Number: 1142, Message: "INSERT command denied"}
+	long, big, huge := flight(1), flight(1), flight(1)
+	long.Carrier = "too long"
+	big.Status = strings.Repeat("x", 3000)
+	huge.Status = strings.Repeat("x", 1500)
+	for name, c := range map[string]struct {
+		flight Flight
+		empty  bool
+		times  int // so often that the events are written before the end
+		behind bool
+		want   error
+	}{
+		"invalid value": {flight: long, times: 1, want: producer.ErrInvalidValue},
+		"too large":     {flight: big, times: 1, want: producer.ErrTooLarge},
+		"empty event":   {empty: true, times: 1, want: producer.ErrInvalidValue},
+		"backlogged":    {flight: flight(1), times: 1, behind: true, want: producer.ErrBacklogged},
+		"INSERT":        {flight: huge, times: 6000, want: lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake, db, p, flights := newProducer(t)
+			if c.behind {
+				fake.oldest, fake.maxID = 11*time.Minute, 10
+				fake.empty = []int{partitioner.Lane("AA", fake.lanes)}
+			}
+			fake.fail["INSERT"] = lost
+			err := p.Run(t.Context(), db, func(tx *producer.Tx) error {
+				if _, err := tx.ExecContext(t.Context(), "UPDATE flight SET x = 1"); err != nil {
+					return err
+				}
+				event := flights.Upsert(c.flight)
+				if c.empty {
+					event = producer.Event{}
+				}
+				for range c.times {
+					p.Emit(t.Context(), tx, event)
+				}
+				// A later Emit that is taken does not make up for it.
+				fake.fail["INSERT"] = nil
+				return p.Emit(t.Context(), tx, flights.Delete(Flight{Carrier: "AA", FlightID: 2, SchedDep: time.Now()}))
+			})
+			if !errors.Is(err, c.want) {
+				t.Errorf("Run returned %v", err)
+			}
+			got := fake.statements()
+			if slices.Contains(got, "COMMIT") || got[len(got)-1] != "ROLLBACK" {
+				t.Errorf("statements %.60q", got)
+			}
+		})
+	}
+}
+
 func TestRunWritesOneInsertPerLaneJustBeforeCommit(t *testing.T) {
 	var woken []int
 	fake, db, p, flights := newProducer(t, producer.WithWake(func(lane int) { woken = append(woken, lane) }))

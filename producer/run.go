@@ -28,6 +28,7 @@ type Tx struct {
 	events []event.Event
 	bytes  int
 	lanes  []int // written to
+	failed error // of the first Emit that failed
 	ended  bool
 }
 
@@ -71,7 +72,8 @@ func (t *Tx) flush(ctx context.Context) error {
 
 // Run calls fn in a transaction and commits when fn returns nil; events that fn emitted are written just before, so
 // that their ids follow the order of commits for every row that fn wrote. When fn returns an error or panics the
-// transaction is rolled back, and Run returns that error or panics on.
+// transaction is rolled back, and Run returns that error or panics on. So it does when an Emit into tx failed and fn
+// returns nil all the same: a row is never committed without its event.
 //
 // ErrBacklogged is returned before anything is sent where every lane is behind, and by Emit where the event's lane is:
 // the other lanes' tenants go on. ErrCommitUnknown means that the
@@ -94,6 +96,9 @@ func (p *Producer) Run(ctx context.Context, db Beginner, fn func(tx *Tx) error) 
 	}()
 	if err := fn(t); err != nil {
 		return err
+	}
+	if t.failed != nil {
+		return t.failed
 	}
 	if len(t.events) > 0 {
 		if err := t.flush(ctx); err != nil {
