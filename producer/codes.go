@@ -10,4 +10,5 @@ const (
 	codeMonth            = "SL5106" // the event's month is outside the months that sinks take
 	codeInsert           = "SL5107" // a lane table refuses the INSERT
 	codeAdmission        = "SL5108" // the state of the outbox cannot be read
+	codeEmptyEvent       = "SL5109" // Emit was given an Event that no Table made
 )

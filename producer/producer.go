@@ -99,7 +99,8 @@ const monthsAfterNow = 2
 // check completes an event and says why it cannot be written.
 func (p *Producer) check(ctx context.Context, ev *Event, now time.Time) error {
 	if ev.table == nil {
-		return invalid(fmt.Errorf("an Event is made by Table.Upsert or Table.Delete, this one is empty"))
+		return invalid(&fault.Error{Code: codeEmptyEvent, Class: fault.Usage, What: "Emit: the event is empty",
+			Do: "make it with Upsert or Delete of the table that Register returns"})
 	}
 	if ev.err != nil {
 		return invalid(ev.err)

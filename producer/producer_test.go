@@ -198,17 +198,17 @@ func TestEmitNamesTheColumnOfABadValue(t *testing.T) {
 	for _, c := range []struct {
 		event  producer.Event
 		want   error
-		column string
+		column string // or another word that says what is wrong
 	}{
 		{flights.Upsert(f), producer.ErrInvalidValue, "carrier"},
 		{flights.Upsert(early), producer.ErrInvalidValue, "sched_dep"},
 		{flights.Upsert(late), producer.ErrInvalidValue, "sched_dep"},
 		{flights.Upsert(big), producer.ErrTooLarge, "flights"},
-		{producer.Event{}, producer.ErrInvalidValue, ""},
+		{producer.Event{}, producer.ErrInvalidValue, "empty"},
 	} {
 		// A good event of the same call is not written either.
 		err := p.Emit(t.Context(), tx, flights.Upsert(flight(9)), c.event)
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.column) {
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.column) || fault.CodeOf(err) == "" {
 			t.Errorf("%v, wanted %v about %q", err, c.want, c.column)
 		}
 	}
