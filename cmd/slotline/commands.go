@@ -24,7 +24,6 @@ type usageError struct{ error }
 type options struct {
 	file      string
 	output    string
-	yes       bool
 	logFormat string
 }
 
@@ -46,6 +45,7 @@ func rootCommand() *cobra.Command {
 and to ClickHouse. Start with: slotline init, slotline apply --dry-run, slotline apply, slotline run.
 
 Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run), 4 something is halted.`,
+		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -63,11 +63,17 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 	flags := root.PersistentFlags()
 	flags.StringVarP(&o.file, "config", "c", "slotline.yaml", "the line's configuration `file`")
 	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml")
-	flags.BoolVar(&o.yes, "yes", false, "do not ask")
 	flags.StringVar(&o.logFormat, "log-format", "text", "log lines on stderr: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(initCommand(o), applyCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
 		routeCommand(o), dlqCommand(o), versionCommand(o))
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Args = cobra.NoArgs
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	wrapArgs(root)
 	return root
 }
@@ -156,43 +162,57 @@ func applyCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// instanceHelp is the help of --instance.
-const instanceHelp = "`name` that is this process's alone and survives its restart, such as a pod's: its partitions then come back to it at once"
+// workOptions are the flags of commands that run parts of a line.
+type workOptions struct{ instance, listen string }
+
+func (w *workOptions) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.instance, "instance", "",
+		"`name` that is this process's alone and survives its restart, such as a pod's: its partitions then come back to it at once")
+	cmd.Flags().StringVar(&w.listen, "listen", "", "`address` of /metrics, /healthz and /readyz, in place of http.listen in the file")
+}
 
 func runCommand(o *options) *cobra.Command {
-	var instance string
+	w := &workOptions{}
 	cmd := &cobra.Command{
 		Use: "run", Args: cobra.NoArgs, Short: "Run the relay and all sinks in one process",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return work(cmd, o, func(l *line.Line) line.Parts {
-				return line.Parts{Relay: true, MySQL: true, ClickHouse: l.Config.Sinks.ClickHouse != nil, Instance: instance}
+			return work(cmd, o, w, func(l *line.Line) line.Parts {
+				return line.Parts{Relay: true, MySQL: true, ClickHouse: l.Config.Sinks.ClickHouse != nil}
 			})
 		},
 	}
-	cmd.Flags().StringVar(&instance, "instance", "", instanceHelp)
+	w.add(cmd)
 	return cmd
 }
 
 func relayCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	w := &workOptions{}
+	cmd := &cobra.Command{
 		Use: "relay", Args: cobra.NoArgs, Short: "Publish the outbox to Kafka",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return work(cmd, o, func(*line.Line) line.Parts { return line.Parts{Relay: true} })
+			return work(cmd, o, w, func(*line.Line) line.Parts { return line.Parts{Relay: true} })
 		},
 	}
+	w.add(cmd)
+	return cmd
 }
 
 // work runs parts of a line until a signal; a second signal ends the process at once.
-func work(cmd *cobra.Command, o *options, parts func(*line.Line) line.Parts) error {
+func work(cmd *cobra.Command, o *options, w *workOptions, choose func(*line.Line) line.Parts) error {
 	l, err := o.open()
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	if w.listen != "" {
+		l.Config.HTTP.Listen = w.listen
+	}
+	parts := choose(l)
+	parts.Instance = w.instance
 	if os.Getenv("GOMEMLIMIT") == "" { // garbage counts as memory: collect it before the bound is passed (P10)
 		debug.SetMemoryLimit(l.Config.Limits.MemoryBytesMax)
 	}
-	halted, err := l.Run(cmd.Context(), parts(l))
+	halted, err := l.Run(cmd.Context(), parts)
 	if err != nil {
 		return err
 	}
@@ -203,25 +223,26 @@ func work(cmd *cobra.Command, o *options, parts func(*line.Line) line.Parts) err
 }
 
 func sinkCommand(o *options) *cobra.Command {
-	var instance string
+	w := &workOptions{}
 	cmd := &cobra.Command{
 		Use: "sink mysql|clickhouse", Args: cobra.ExactArgs(1), Short: "Apply events to one sink",
 		ValidArgs: []string{"mysql", "clickhouse"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			parts := line.Parts{MySQL: args[0] == "mysql", ClickHouse: args[0] == "clickhouse", Instance: instance}
+			parts := line.Parts{MySQL: args[0] == "mysql", ClickHouse: args[0] == "clickhouse"}
 			if !parts.MySQL && !parts.ClickHouse {
 				return usageError{fmt.Errorf("there is no sink %q: write mysql or clickhouse (doris comes with a later release)", args[0])}
 			}
-			return work(cmd, o, func(*line.Line) line.Parts { return parts })
+			return work(cmd, o, w, func(*line.Line) line.Parts { return parts })
 		},
 	}
-	cmd.Flags().StringVar(&instance, "instance", "", instanceHelp)
+	w.add(cmd)
 	cmd.AddCommand(acceptGapCommand(o))
 	return cmd
 }
 
 func acceptGapCommand(o *options) *cobra.Command {
 	var gap line.Gap
+	var yes bool
 	cmd := &cobra.Command{
 		Use: "accept-gap", Args: cobra.NoArgs,
 		Short: "Go past offsets that are lost for good; records who and why",
@@ -249,17 +270,22 @@ when, why and which offsets into slotline_gap beside the progress. Restarting th
 				return err
 			}
 			fmt.Fprintln(os.Stderr, lost)
-			if !o.yes && !confirm(cmd.InOrStdin(), "Accept that these are lost?") {
+			if !yes && !confirm(cmd.InOrStdin(), "Accept that these are lost?") {
 				fmt.Fprintln(os.Stderr, "Nothing was changed.")
 				return exit(exitFailed)
 			}
-			return l.AcceptGap(cmd.Context(), lost)
+			if err := l.AcceptGap(cmd.Context(), lost); err != nil {
+				return err
+			}
+			fmt.Fprintln(os.Stderr, "Accepted and recorded in slotline_gap. A running sink takes the partition up within half a minute.")
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&gap.Sink, "sink", "mysql", "`name` of the sink: mysql or clickhouse")
 	cmd.Flags().StringVar(&gap.Topic, "topic", "", "`topic`; the line's when not given")
 	cmd.Flags().Int32Var(&gap.Partition, "partition", -1, "`number` of the halted partition")
 	cmd.Flags().StringVar(&gap.Why, "why", "", "`reason`, recorded")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().StringVar(&gap.Who, "who", "", "`name` recorded; the login name when not given")
 	return cmd
 }
@@ -359,8 +385,13 @@ func dlqCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// version is set by the release build.
-var version = "devel"
+// version is what the release build sets, or what Go's build information knows.
+var version = func() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}()
 
 func versionCommand(o *options) *cobra.Command {
 	return &cobra.Command{

@@ -66,13 +66,18 @@ func (p *Plan) Differs() bool {
 func (p *Plan) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s: layout epoch %d, %d slots, %d partitions, %d lanes, %d shards, sinks %s\n", p.Line, p.LayoutEpoch,
 		p.Slots, p.Partitions, p.Lanes, p.Shards, strings.Join(p.Sinks, " "))
-	where := ""
+	where, width := "", 0
+	for _, c := range p.Changes {
+		if c.Note != "" {
+			width = max(width, len(c.What))
+		}
+	}
 	for _, c := range p.Changes {
 		if c.Where != where {
 			where = c.Where
 			fmt.Fprintln(w, where)
 		}
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  %s %-30s %s", c.Sign, c.What, c.Note), " "))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  %s %-*s  %s", c.Sign, min(width, 48), c.What, c.Note), " "))
 	}
 	create, alter, decide := p.counts()
 	switch {
@@ -201,7 +206,7 @@ func (l *Line) Plan(ctx context.Context) (*Plan, error) {
 
 // planLayout adds the storing of the layout, where it is not stored yet.
 func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, where string, layout *partitioner.Layout) error {
-	stored, err := readLayout(ctx, db, where)
+	stored, err := readLayout(ctx, db, l.Config.Line, where)
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
 	}
@@ -211,11 +216,11 @@ func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, where string
 	if stored != nil && stored.Epoch() >= layout.Epoch() {
 		return &fault.Error{Code: "SL1808", Class: fault.Usage,
 			What: fmt.Sprintf("%s holds another layout, of epoch %d; the outbox database's has epoch %d", where, stored.Epoch(), layout.Epoch()),
-			Why:  "the database belongs to another line, or to an earlier life of this one",
+			Why:  "the database belongs to an earlier life of this line",
 			Do:   "give the line databases of its own; nothing was changed"}
 	}
 	p.add(plan.Change{Where: where, Sign: plan.Create, What: "slotline_layout", Note: fmt.Sprintf("epoch %d", layout.Epoch()),
-		Do: func(ctx context.Context) error { return writeLayout(ctx, db, layout) }})
+		Do: func(ctx context.Context) error { return writeLayout(ctx, db, l.Config.Line, layout) }})
 	return nil
 }
 
@@ -234,7 +239,16 @@ func (l *Line) WriteGrants(w io.Writer) error {
 		return err
 	}
 	defer sink.Close()
-	for _, statement := range append(outbox.Grants(l.Config), sink.Grants()...) {
+	grants := append(outbox.Grants(l.Config), sink.Grants()...)
+	if l.Config.Sinks.ClickHouse != nil {
+		olap, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: layout, Logger: l.Log})
+		if err != nil {
+			return err
+		}
+		defer olap.Close()
+		grants = append(grants, olap.Grants()...)
+	}
+	for _, statement := range grants {
 		fmt.Fprintln(w, statement)
 	}
 	return nil

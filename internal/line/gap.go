@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
@@ -54,6 +56,10 @@ func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
 	}
 	if g.Topic == "" {
 		g.Topic = l.Config.Kafka.Topic
+	}
+	if !slices.Contains(l.Config.Topics(), g.Topic) {
+		return nil, &fault.Error{Code: "SL9014", Class: fault.Usage,
+			What: fmt.Sprintf("line %s has no topic %q", l.Config.Line, g.Topic), Do: "write one of: " + strings.Join(l.Config.Topics(), ", ")}
 	}
 	if g.Partition < 0 || int(g.Partition) >= l.layout.Partitions() {
 		return nil, &fault.Error{Code: "SL9008", Class: fault.Usage,

@@ -12,23 +12,26 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// layoutDDL is the table that holds applied layouts, in the outbox database and in each shard. One row per epoch; the
-// greatest is in force. apply alone writes it.
+// layoutDDL is the table that holds applied layouts, in the outbox database and in each shard. One row per line and
+// epoch, since lines may share shards; the greatest epoch is in force. apply alone writes it.
 const layoutDDL = "CREATE TABLE IF NOT EXISTS slotline_layout (\n" +
-	"  epoch BIGINT NOT NULL PRIMARY KEY,\n" +
+	"  line VARBINARY(64) NOT NULL,\n" +
+	"  epoch BIGINT NOT NULL,\n" +
 	"  digest CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n" +
 	"  body LONGTEXT NOT NULL,\n" +
-	"  applied_at DATETIME(6) NOT NULL\n" +
+	"  applied_at DATETIME(6) NOT NULL,\n" +
+	"  PRIMARY KEY (line, epoch)\n" +
 	") ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COMMENT='slotline layout format 1'"
 
 // codeNeverApplied is the one layout error that apply mends.
 const codeNeverApplied = "SL1804"
 
-// readLayout returns the layout in force in db, or nil where none was applied. where names the database for errors.
-func readLayout(ctx context.Context, db *sql.DB, where string) (*partitioner.Layout, error) {
+// readLayout returns the line's layout in force in db, or nil where none was applied. where names the database for
+// errors.
+func readLayout(ctx context.Context, db *sql.DB, line, where string) (*partitioner.Layout, error) {
 	var body, digest string
 	err := db.QueryRowContext(ctx,
-		"SELECT body, digest FROM slotline_layout ORDER BY epoch DESC LIMIT 1").Scan(&body, &digest)
+		"SELECT body, digest FROM slotline_layout WHERE line = ? ORDER BY epoch DESC LIMIT 1", line).Scan(&body, &digest)
 	var my *mysql.MySQLError
 	switch {
 	case errors.Is(err, sql.ErrNoRows), errors.As(err, &my) && my.Number == 1146:
@@ -57,13 +60,30 @@ func readLayout(ctx context.Context, db *sql.DB, where string) (*partitioner.Lay
 	return l, nil
 }
 
+// otherLine refuses an outbox database that belongs to another line: two lines on one would take each other's events.
+func otherLine(ctx context.Context, db *sql.DB, line, where string) error {
+	var other string
+	err := db.QueryRowContext(ctx, "SELECT line FROM slotline_layout WHERE line <> ? LIMIT 1", line).Scan(&other)
+	var my *mysql.MySQLError
+	switch {
+	case errors.Is(err, sql.ErrNoRows), errors.As(err, &my) && my.Number == 1146:
+		return nil
+	case err != nil:
+		return err
+	}
+	return &fault.Error{Code: "SL1812", Class: fault.Usage,
+		What: fmt.Sprintf("%s is the outbox of line %s; this file says line %s", where, other, line),
+		Why:  "two lines on one outbox would publish each other's events",
+		Do:   "put line: " + other + " back (a line's name never changes), or give this line an outbox database of its own"}
+}
+
 // writeLayout stores l as applied. Storing the same layout again changes nothing.
-func writeLayout(ctx context.Context, db *sql.DB, l *partitioner.Layout) error {
+func writeLayout(ctx context.Context, db *sql.DB, line string, l *partitioner.Layout) error {
 	if _, err := db.ExecContext(ctx, layoutDDL); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, "INSERT INTO slotline_layout (epoch, digest, body, applied_at) "+
-		"VALUES (?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)", l.Epoch(), l.Digest(), l.Body())
+	_, err := db.ExecContext(ctx, "INSERT INTO slotline_layout (line, epoch, digest, body, applied_at) "+
+		"VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)", line, l.Epoch(), l.Digest(), l.Body())
 	return err
 }
 

@@ -113,7 +113,11 @@ func (l *Line) loadLayout(ctx context.Context) error {
 		return err
 	}
 	where := "outbox " + l.Config.Outbox.DSN.Place()
-	applied, err := readLayout(ctx, db, where)
+	err = otherLine(ctx, db, l.Config.Line, where)
+	if err != nil {
+		return mysqldb.Wrap(err, "SL1807", where)
+	}
+	applied, err := readLayout(ctx, db, l.Config.Line, where)
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
 	}

@@ -7,20 +7,26 @@ import (
 	"strings"
 
 	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/partitioner"
 )
 
 // TenantRoute is where a tenant's events and rows go.
 type TenantRoute struct {
-	Line        string      `json:"line"`
-	LayoutEpoch int64       `json:"layout_epoch"`
-	Tenant      string      `json:"tenant"`
-	Placement   string      `json:"placement"` // shared, dedicated, spread(n)
-	Lane        int         `json:"lane"`
-	Topic       string      `json:"topic"`
-	Places      []SlotPlace `json:"places"` // one, or one per placed slot in spread order
-	Tables      []string    `json:"tables"` // physical names; <yyyymm> stands for a month
+	Line        string       `json:"line"`
+	LayoutEpoch int64        `json:"layout_epoch"`
+	Tenant      string       `json:"tenant"`
+	Placement   string       `json:"placement"` // shared, dedicated, spread(n)
+	Lane        int          `json:"lane"`
+	Places      []SlotPlace  `json:"places"` // one, or one per placed slot in spread order
+	Tables      []RouteTable `json:"tables"`
+}
+
+// RouteTable is one table as it is in the tenant's shards.
+type RouteTable struct {
+	Name  string `json:"name"` // physical; <yyyymm> stands for a month
+	Topic string `json:"topic"`
 }
 
 // SlotPlace is where one slot lives.
@@ -51,20 +57,21 @@ func RouteOf(file, tenant string) (*TenantRoute, error) {
 		return nil, err
 	}
 	r := &TenantRoute{Line: cfg.Line, LayoutEpoch: layout.Epoch(), Tenant: tenant,
-		Placement: layout.Placement(tenant).String(), Lane: partitioner.Lane(tenant, cfg.Outbox.Lanes), Topic: cfg.Kafka.Topic}
+		Placement: layout.Placement(tenant).String(), Lane: partitioner.Lane(tenant, cfg.Outbox.Lanes)}
 	for _, route := range layout.Routes(tenant) {
 		name := layout.ShardName(route.Shard) // a layout orders shards by name, a file as it likes
 		shard := cfg.Shards[slices.IndexFunc(cfg.Shards, func(s config.Shard) bool { return s.Name == name })]
 		r.Places = append(r.Places, SlotPlace{route.Slot, route.Partition, shard.Name, shard.DSN.Redacted()})
 	}
 	for _, t := range cfg.Tables {
+		table := RouteTable{Name: t.Name, Topic: cfg.Topic(t)}
 		switch {
 		case t.Broadcast():
-		case t.Month >= 0:
-			r.Tables = append(r.Tables, t.Name+"_<yyyymm>")
-		default:
-			r.Tables = append(r.Tables, t.Name)
+			continue // in every shard, whatever the tenant
+		case t.Month != event.None:
+			table.Name += "_<yyyymm>"
 		}
+		r.Tables = append(r.Tables, table)
 	}
 	return r, nil
 }
@@ -72,7 +79,10 @@ func RouteOf(file, tenant string) (*TenantRoute, error) {
 // WriteText prints the route for a person.
 func (r *TenantRoute) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s  layout epoch %d  tenant %s  %s\n", r.Line, r.LayoutEpoch, r.Tenant, r.Placement)
-	fmt.Fprintf(w, "lane   %02d  (slotline_outbox_%02d)\ntopic  %s\ntables %s\n", r.Lane, r.Lane, r.Topic, strings.Join(r.Tables, " "))
+	fmt.Fprintf(w, "lane   %02d  (slotline_outbox_%02d)\n", r.Lane, r.Lane)
+	for _, t := range r.Tables {
+		fmt.Fprintf(w, "table  %s  in topic %s\n", t.Name, t.Topic)
+	}
 	t := newTable(w, "SLOT", "PARTITION", "SHARD", "DATABASE")
 	for _, p := range r.Places {
 		t.row(fmt.Sprint(p.Slot), fmt.Sprint(p.Partition), p.Shard, p.Database)

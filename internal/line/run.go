@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	defer stopHTTP()
 	context.AfterFunc(ctx, ready.drain)
 
-	w := &workers{Line: l, reg: reg, ready: ready, parts: parts, owner: lease.NewOwner(),
+	w := &workers{Line: l, reg: reg, ready: ready, parts: parts, owner: ownerName(parts.Instance),
 		memory: shareMemory(l.Config.Limits.MemoryBytesMax, names)}
 	backlogs := newBacklogCollector(l)
 	reg.MustRegister(backlogs)
@@ -121,7 +122,7 @@ func (l *Line) checkShards(ctx context.Context) error {
 		}
 		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
 		ask, cancel := context.WithTimeout(ctx, checkTimeout)
-		stored, err := readLayout(ask, db, where)
+		stored, err := readLayout(ask, db, l.Config.Line, where)
 		cancel()
 		err = mysqldb.Wrap(err, "SL1809", where)
 		switch {
@@ -153,6 +154,15 @@ type workers struct {
 	parts  Parts
 	owner  string
 	memory map[string]int64 // bytes, by part
+}
+
+// ownerName is unique, and begins with the instance's name where there is one, for people.
+func ownerName(instance string) string {
+	owner := lease.NewOwner()
+	if instance != "" {
+		owner = instance + owner[strings.LastIndexByte(owner, '/'):]
+	}
+	return owner
 }
 
 // shareMemory divides a process's memory among its parts. ClickHouse takes the largest share: its batches are long.
@@ -231,7 +241,7 @@ func (w *workers) consume(ctx context.Context, sink consumers.Sink, set func(*pa
 			if err != nil {
 				return err
 			}
-			layout, err := readLayout(ctx, db, "outbox "+w.Config.Outbox.DSN.Place())
+			layout, err := readLayout(ctx, db, w.Config.Line, "outbox "+w.Config.Outbox.DSN.Place())
 			if err == nil && layout != nil {
 				set(layout)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/sinks/olap/intent"
 )
 
 // Status is every stage of a line, as its tables tell it: it asks neither Kafka nor the processes.
@@ -44,12 +45,13 @@ type SinkStatus struct {
 	Partitions   int      `json:"partitions"`
 	Owned        int      `json:"owned"`
 	Owners       []string `json:"owners"`
-	Lag          int64    `json:"lag"`            // offsets published and not applied
-	BehindAge    float64  `json:"behind_seconds"` // since the last move of the partition that has waited longest; 0 without lag
+	Lag          int64    `json:"lag"`          // offsets published and not applied
+	IdleSeconds  float64  `json:"idle_seconds"` // since the last move of the lagging partition that has waited longest; 0 without lag
 	RowsPerSec   float64  `json:"events_per_second"`
 	Halted       int      `json:"halted"`
 	Unreachable  string   `json:"unreachable,omitempty"` // why the store did not answer
 	progressRows []progress.Row
+	alive        map[string]bool // owners whose lease runs; nil where owners have none
 }
 
 // HaltStatus is one halted partition of a sink, or a halted lane.
@@ -122,34 +124,62 @@ func (s *Status) Partial() bool {
 // sinkRows reads the progress rows of each store.
 func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 	var list []SinkStatus
-	read := func(name, sink, place string, db *sql.DB, err error) error {
+	read := func(name, sink, place string, db *sql.DB, err error, leases string) error {
 		if err != nil {
 			return err // a secret that cannot be resolved: not an outage
 		}
 		s := SinkStatus{Name: name, Owners: []string{}}
-		if s.progressRows, err = progress.List(ctx, db, sink); err != nil {
+		s.progressRows, err = progress.List(ctx, db, sink)
+		if err == nil && leases != "" {
+			s.alive, err = leaseOwners(ctx, db, leases, sink)
+		}
+		if err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			s.Unreachable = firstLine(mysqldb.Wrap(err, "SL9007", name+" "+place).Error())
+			if mysqldb.Number(err) == 1146 {
+				s.Unreachable = "not applied yet: slotline apply"
+			}
 		}
 		list = append(list, s)
 		return nil
 	}
 	for i, shard := range l.Config.Shards {
 		db, err := l.shardDB(i)
-		if err := read("mysql/"+shard.Name, "mysql", shard.DSN.Place(), db, err); err != nil {
+		if err := read("mysql/"+shard.Name, "mysql", shard.DSN.Place(), db, err, ""); err != nil {
 			return nil, err
 		}
 	}
 	if l.Config.Sinks.ClickHouse != nil {
 		db, err := l.stateDB()
-		if err := read("clickhouse", "clickhouse", l.Config.Sinks.State.Place(), db, err); err != nil {
+		if err := read("clickhouse", "clickhouse", l.Config.Sinks.State.Place(), db, err, intent.Table); err != nil {
 			return nil, err
 		}
 	}
 	return list, nil
 }
+
+// leaseOwners are the owners whose lease of a group of the sink runs, by the database's clock.
+func leaseOwners(ctx context.Context, db *sql.DB, table, sink string) (map[string]bool, error) {
+	rows, err := db.QueryContext(ctx, "SELECT owner FROM "+mysqldb.Ident(table)+" WHERE sink = ? AND owner <> '' AND lease_until > UTC_TIMESTAMP(6)", sink)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	alive := map[string]bool{}
+	for rows.Next() {
+		var owner string
+		if err := rows.Scan(&owner); err != nil {
+			return nil, err
+		}
+		alive[owner] = true
+	}
+	return alive, rows.Err()
+}
+
+// stalled is how long a sink with lag may stand still before status says so: longer than any pause of a sink that runs.
+const stalled = 15 * time.Second
 
 // measure fills in what rows and log ends say, and returns the halted partitions.
 func (s *SinkStatus) measure(before SinkStatus, ends map[event.Partition]int64, now time.Time, seconds float64) (halted []HaltStatus) {
@@ -160,7 +190,7 @@ func (s *SinkStatus) measure(before SinkStatus, ends map[event.Partition]int64, 
 	var moved int64
 	for _, r := range s.progressRows {
 		s.Partitions++
-		if r.Owner != "" {
+		if r.Owner != "" && (s.alive == nil || s.alive[r.Owner]) {
 			s.Owned++
 			if !slices.Contains(s.Owners, r.Owner) {
 				s.Owners = append(s.Owners, r.Owner)
@@ -168,7 +198,7 @@ func (s *SinkStatus) measure(before SinkStatus, ends map[event.Partition]int64, 
 		}
 		if lag := ends[r.Partition] - r.Next; lag > 0 {
 			s.Lag += lag
-			s.BehindAge = max(s.BehindAge, now.Sub(r.UpdatedAt).Seconds())
+			s.IdleSeconds = max(s.IdleSeconds, now.Sub(r.UpdatedAt).Seconds())
 		}
 		if from, ok := was[r.Partition]; ok {
 			moved += max(0, r.Next-from)
@@ -205,42 +235,77 @@ func (s *Status) WriteText(w io.Writer) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	t = newTable(w, "SINK", "PARTITIONS", "OWNERS", "LAG", "BEHIND", "EVENTS/S", "STATE")
+	t = newTable(w, "SINK", "PARTITIONS", "OWNERS", "LAG", "LAST MOVE", "EVENTS/S", "STATE")
 	for _, k := range s.Sinks {
-		state, behind, owners := "ok", "-", strings.Join(k.Owners, " ")
+		moved, owners := "-", strings.Join(k.Owners, " ")
 		if k.Lag > 0 {
-			behind = short(time.Duration(k.BehindAge * float64(time.Second)))
+			moved = short(time.Duration(k.IdleSeconds*float64(time.Second))) + " ago"
 		}
 		if owners == "" {
 			owners = "none"
 		}
-		switch {
-		case k.Unreachable != "":
-			state = k.Unreachable
-		case k.Halted > 0:
-			state = fmt.Sprintf("%d halted", k.Halted)
-		case k.Owned < k.Partitions:
-			state = "not running"
-			if k.Owned > 0 {
-				state = "taking over"
-			}
-		}
-		t.row(k.Name, fmt.Sprintf("%d of %d", k.Owned, k.Partitions), owners, count(k.Lag)+" ev", behind, fmt.Sprintf("%.0f", k.RowsPerSec), state)
+		t.row(k.Name, fmt.Sprintf("%d of %d", k.Owned, k.Partitions), owners, count(k.Lag)+" ev", moved, fmt.Sprintf("%.0f", k.RowsPerSec), k.state())
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
-	for _, h := range s.Halted {
-		what := fmt.Sprintf("%s, %s partition %d", h.Sink, h.Topic, h.Partition)
-		if h.Topic == "" {
-			what = fmt.Sprintf("outbox lane %02d", h.Partition)
-		}
-		fmt.Fprintf(w, "HALTED  %s, since %s\n", what, h.Since.Format("15:04:05Z"))
-		for line := range strings.SplitSeq(h.Text, "\n") {
+	for _, g := range groupHalts(s.Halted) {
+		fmt.Fprintf(w, "HALTED  %s, since %s\n", g.what(), g.Since.Format("2006-01-02 15:04:05Z"))
+		for line := range strings.SplitSeq(g.Text, "\n") {
 			fmt.Fprintln(w, "  "+strings.TrimPrefix(line, "  "))
 		}
 	}
 	return nil
+}
+
+// state is the last column: what is wrong with a sink, or ok.
+func (k *SinkStatus) state() string {
+	switch {
+	case k.Unreachable != "":
+		return k.Unreachable
+	case k.Halted > 0:
+		return fmt.Sprintf("%d halted", k.Halted)
+	case k.Owned == 0:
+		return "not running"
+	case k.Owned < k.Partitions:
+		return "taking over"
+	case k.Lag > 0 && k.IdleSeconds > stalled.Seconds():
+		return "stalled: does its process run?"
+	}
+	return "ok"
+}
+
+// haltGroup are partitions of one sink that are halted for the same reason.
+type haltGroup struct {
+	HaltStatus
+	partitions []string
+}
+
+func (g *haltGroup) what() string {
+	switch {
+	case g.Topic == "":
+		return "outbox lane " + laneName(int(g.Partition))
+	case len(g.partitions) == 1:
+		return fmt.Sprintf("%s, %s partition %s", g.Sink, g.Topic, g.partitions[0])
+	}
+	return fmt.Sprintf("%s, %s partitions %s", g.Sink, g.Topic, strings.Join(g.partitions, " "))
+}
+
+// groupHalts puts partitions together that have the same sink, topic and text.
+func groupHalts(halts []HaltStatus) (groups []*haltGroup) {
+	for _, h := range halts {
+		i := slices.IndexFunc(groups, func(g *haltGroup) bool {
+			return h.Topic != "" && g.Sink == h.Sink && g.Topic == h.Topic && g.Text == h.Text
+		})
+		if i < 0 {
+			groups, i = append(groups, &haltGroup{HaltStatus: h}), len(groups)
+		}
+		if h.Since.Before(groups[i].Since) {
+			groups[i].Since = h.Since
+		}
+		groups[i].partitions = append(groups[i].partitions, fmt.Sprint(h.Partition))
+	}
+	return groups
 }
 
 func laneName(lane int) string { return fmt.Sprintf("%02d", lane) }
