@@ -259,6 +259,11 @@ func TestBadInput(t *testing.T) {
 	t.Run("unknown placement", func(t *testing.T) {
 		expect(t, run(t, strings.Replace(text, "100000: s1", "100000: s9", 1), "apply"), 2, "s9", "UA")
 	})
+	t.Run("another line on the same outbox", func(t *testing.T) {
+		other := strings.Replace(text, "line: "+w.name, "line: other", 1)
+		expect(t, run(t, other, "apply"), 2, "SL1812", w.name, "other")
+		expect(t, run(t, other, "relay"), 2, "SL1812", w.name, "other")
+	})
 	t.Run("unreachable broker", func(t *testing.T) {
 		expect(t, run(t, strings.ReplaceAll(text, w.kafka.Brokers[0], "127.0.0.1:1"), "apply", "--dry-run"), 1, "127.0.0.1:1", "do:")
 	})
