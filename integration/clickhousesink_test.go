@@ -573,6 +573,13 @@ func TestClickHouseSinkWrongAddress(t *testing.T) {
 	if !fault.Is(err, fault.Transient) || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("no server: %v", err)
 	}
+	// The record of a halt is in the state database, whatever ClickHouse is like.
+	if err := s.Halt(t.Context(), l.part(1), &fault.Error{Code: "SL4004", Class: fault.Fatal, What: "column n differs"}); err != nil {
+		t.Errorf("recording a halt: %v", err)
+	}
+	if r := l.progressOf(1); r.HaltCode != "SL4004" || r.HaltedAt.IsZero() {
+		t.Errorf("halted %+v", r)
+	}
 }
 
 // P12: what one column type of ClickHouse holds less than the event's type is a dead letter for this sink; its

@@ -327,6 +327,14 @@ func TestMySQLSinkRefusesSecondaryUniqueKey(t *testing.T) {
 	if fault.CodeOf(err) != "SL3002" || !strings.Contains(err.Error(), "uk_name (name)") || !strings.Contains(err.Error(), "DROP KEY uk_name") {
 		t.Errorf("take-over: %v", err)
 	}
+	// What halts the partition does not keep the halt from being recorded: by a sink that never came to open the shard.
+	why, _ := errors.AsType[*fault.Error](err)
+	if err := l.sink("c").Halt(t.Context(), l.part(1), why); err != nil {
+		t.Errorf("recording the halt: %v", err)
+	}
+	if r := l.progress("s1", 1); r.HaltCode != "SL3002" || r.HaltText != why.Error() || r.HaltedAt.IsZero() {
+		t.Errorf("halted %+v", r)
+	}
 	changes, err := l.sink("b").Plan(t.Context())
 	if err != nil || len(changes) != 1 || changes[0].Sign != 'x' || !strings.Contains(changes[0].Note, "uk_name") {
 		t.Errorf("plan: %+v, %v", changes, err)

@@ -88,15 +88,23 @@ func (sh *shard) wrap(err error) error {
 	return mysqldb.Wrap(err, codeControl, sh.where())
 }
 
+// known refuses a shard that only the layout names: there is no database to reach.
+func (sh *shard) known() error {
+	if sh.control != nil {
+		return nil
+	}
+	return &fault.Error{Code: codeShardUnknown, Class: fault.Fatal,
+		What: fmt.Sprintf("%s: the layout places slots in shard %s, which the file of this process does not name", sh.sink.name, sh.name),
+		Do:   "restart with the file that was applied"}
+}
+
 // open learns the engine and compares the tables that are there with the schema, once.
 func (sh *shard) open(ctx context.Context) (*engine, error) {
 	if e := sh.engine.Load(); e != nil {
 		return e, nil
 	}
-	if sh.control == nil {
-		return nil, &fault.Error{Code: codeShardUnknown, Class: fault.Fatal,
-			What: fmt.Sprintf("%s: the layout places slots in shard %s, which the file of this process does not name", sh.sink.name, sh.name),
-			Do:   "restart with the file that was applied"}
+	if err := sh.known(); err != nil {
+		return nil, err
 	}
 	sh.opened.Lock()
 	defer sh.opened.Unlock()

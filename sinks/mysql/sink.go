@@ -137,19 +137,28 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// Halt records in each shard that the partition meets that it has stopped, and why, for status to show.
+// Halt records in each shard that the partition meets that it has stopped, and why, for status to show. It asks nothing
+// of the shard's tables: that they are not as they should be may be why.
 func (s *Sink) Halt(ctx context.Context, part event.Partition, cause *fault.Error) error {
+	return s.record(part, func(sh *shard) error {
+		return progress.Halt(ctx, sh.control, s.key(part), cause.Code, cause.Error())
+	})
+}
+
+// record has each shard that the partition meets write something down, all at once: one that does not answer must not
+// keep the others from it.
+func (s *Sink) record(part event.Partition, do func(*shard) error) error {
 	st := s.state.Load()
-	var errs []error
+	var met []*shard
 	for _, i := range st.layout.PartitionShards(part.Number) {
-		sh := st.shards[i]
-		if _, err := sh.open(ctx); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		errs = append(errs, sh.wrap(progress.Halt(ctx, sh.control, s.key(part), cause.Code, cause.Error())))
+		met = append(met, st.shards[i])
 	}
-	return errors.Join(errs...)
+	return together(met, func(sh *shard) error {
+		if err := sh.known(); err != nil {
+			return err
+		}
+		return sh.wrap(do(sh))
+	})
 }
 
 func (s *Sink) key(part event.Partition) progress.Key {
