@@ -66,8 +66,9 @@ func TestExampleServiceEmits(t *testing.T) {
 	}
 	addr := free.Addr().String()
 	free.Close()
+	dsn, _, _ := strings.Cut(m.DSN(name), "?") // as the README writes it: without parameters
 	service := harness.Command{Path: binary, Args: []string{"-c", file, "-listen", addr},
-		Env: []string{"FLIGHTS_DSN=" + m.DSN(name)}}.Start(t)
+		Env: []string{"FLIGHTS_DSN=" + dsn}}.Start(t)
 
 	call := func(method, path, body string, want int) string {
 		t.Helper()
@@ -92,6 +93,9 @@ func TestExampleServiceEmits(t *testing.T) {
 		return string(text)
 	}
 	call("PUT", "/airports/JFK", `{"name":"John F. Kennedy"}`, 200)
+	if text := call("PUT", "/airports/JFKX", `{"name":"none"}`, 422); !strings.Contains(text, "column code") || strings.Contains(text, "1406") {
+		t.Errorf("the answer does not name the column: %s", text)
+	}
 	dep := time.Now().UTC().Format(time.RFC3339)
 	call("POST", "/flights", fmt.Sprintf(`{"carrier":"UA","flight_id":1545,"sched_dep":%q,"origin":"JFK"}`, dep), 200)
 	call("POST", "/flights", fmt.Sprintf(`{"carrier":"UA","flight_id":1545,"sched_dep":%q,"origin":"JFK"}`, dep), 409)

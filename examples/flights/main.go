@@ -9,6 +9,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/slotline/slotline/config"
 )
@@ -43,12 +44,13 @@ func run(file, listen, dsn string) error {
 		return err
 	}
 	if dsn == "" {
-		return errors.New(`FLIGHTS_DSN is not set; write FLIGHTS_DSN='app:secret@tcp(127.0.0.1:3306)/flights?parseTime=true'`)
+		return errors.New(`FLIGHTS_DSN is not set; write FLIGHTS_DSN='app:secret@tcp(127.0.0.1:3306)/flights'`)
 	}
-	db, err := sql.Open("mysql", dsn)
+	connector, err := connectorOf(dsn)
 	if err != nil {
 		return fmt.Errorf("FLIGHTS_DSN: %w", err)
 	}
+	db := sql.OpenDB(connector)
 	defer db.Close()
 	for _, statement := range schema {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
@@ -72,3 +74,16 @@ func run(file, listen, dsn string) error {
 	defer cancel()
 	return server.Shutdown(drain)
 }
+
+func connectorOf(dsn string) (driver.Connector, error) {
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	utcTimes(c)
+	return mysql.NewConnector(c)
+}
+
+// utcTimes makes the driver read times as times, in UTC, whatever the DSN says of parseTime and loc: the service's
+// statements rely on both.
+func utcTimes(c *mysql.Config) { c.ParseTime, c.Loc = true, time.UTC }

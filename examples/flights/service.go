@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/producer"
 )
 
@@ -107,16 +111,18 @@ func (s *service) schedule(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.Status, f.Cancelled, f.ArrDelay = scheduled, false, nil
-	answer(w, f, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
-		res, err := tx.ExecContext(r.Context(), "INSERT IGNORE INTO flight (carrier, id, sched_dep, origin, status) VALUES (?, ?, ?, ?, ?)",
-			f.Carrier, f.FlightID, f.SchedDep.UTC(), f.Origin, f.Status)
-		if err != nil {
+	answer(w, r, f, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
+		// Emit checks the client's values, and names the column, before MySQL meets them. Run writes the event last all the same.
+		if err := s.producer.Emit(r.Context(), tx, s.flights.Upsert(f)); err != nil {
 			return err
 		}
-		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			return errors.Join(err, &refusal{http.StatusConflict, "the flight is there already"})
+		_, err := tx.ExecContext(r.Context(), "INSERT INTO flight (carrier, id, sched_dep, origin, status) VALUES (?, ?, ?, ?, ?)",
+			f.Carrier, f.FlightID, f.SchedDep.UTC(), f.Origin, f.Status)
+		const duplicateKey = 1062
+		if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == duplicateKey {
+			return &refusal{http.StatusConflict, "the flight is there already"}
 		}
-		return s.producer.Emit(r.Context(), tx, s.flights.Upsert(f))
+		return err
 	}))
 }
 
@@ -128,7 +134,7 @@ func (s *service) change(step func(*Flight, body) error) http.HandlerFunc {
 			return
 		}
 		var f Flight
-		answer(w, &f, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
+		answer(w, r, &f, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
 			var err error
 			if f, err = load(r, tx, " FOR UPDATE"); err != nil {
 				return err
@@ -148,7 +154,7 @@ func (s *service) change(step func(*Flight, body) error) http.HandlerFunc {
 
 func (s *service) delete(w http.ResponseWriter, r *http.Request) {
 	var f Flight
-	answer(w, &f, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
+	answer(w, r, &f, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
 		var err error
 		if f, err = load(r, tx, " FOR UPDATE"); err != nil {
 			return err
@@ -162,7 +168,7 @@ func (s *service) delete(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	f, err := load(r, s.db, "")
-	answer(w, f, err)
+	answer(w, r, f, err)
 }
 
 func (s *service) putAirport(w http.ResponseWriter, r *http.Request) {
@@ -171,12 +177,12 @@ func (s *service) putAirport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.Code = r.PathValue("code")
-	answer(w, a, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
-		_, err := tx.ExecContext(r.Context(), "INSERT INTO airport (code, name) VALUES (?, ?) ON DUPLICATE KEY UPDATE name = ?", a.Code, a.Name, a.Name)
-		if err != nil {
+	answer(w, r, a, s.producer.Run(r.Context(), s.db, func(tx *producer.Tx) error {
+		if err := s.producer.Emit(r.Context(), tx, s.airports.Upsert(a)); err != nil { // first, as in schedule
 			return err
 		}
-		return s.producer.Emit(r.Context(), tx, s.airports.Upsert(a))
+		_, err := tx.ExecContext(r.Context(), "INSERT INTO airport (code, name) VALUES (?, ?) ON DUPLICATE KEY UPDATE name = ?", a.Code, a.Name, a.Name)
+		return err
 	}))
 }
 
@@ -215,37 +221,49 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, requestBytesMax))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		answer(w, nil, &refusal{http.StatusBadRequest, err.Error()})
+		answer(w, r, nil, &refusal{http.StatusBadRequest, err.Error()})
 		return false
 	}
 	return true
 }
 
-// answer writes v, or the status that belongs to err.
-func answer(w http.ResponseWriter, v any, err error) {
+// answer writes v, or the status and text that belong to err.
+func answer(w http.ResponseWriter, r *http.Request, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
-		status = statusOf(err)
+		var text string
+		status, text = refusalOf(err)
 		if status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", "5")
 		}
-		v = map[string]string{"error": err.Error()}
+		if _, theirs := errors.AsType[*refusal](err); !theirs {
+			log.Printf("%s %q: %d: %v", r.Method, r.URL.Path, status, err)
+		}
+		v = map[string]string{"error": text}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(v)
 }
 
-func statusOf(err error) int {
+// refusalOf is what the client is told. What an operator needs beyond it, the file, the server, what to do, is in the log.
+func refusalOf(err error) (status int, text string) {
 	if r, ok := errors.AsType[*refusal](err); ok {
-		return r.status
+		return r.status, r.text
 	}
 	switch {
 	case errors.Is(err, producer.ErrBacklogged):
-		return http.StatusServiceUnavailable
-	case errors.Is(err, producer.ErrInvalidValue), errors.Is(err, producer.ErrTooLarge):
-		return http.StatusUnprocessableEntity
+		return http.StatusServiceUnavailable, "nothing was written; try again later"
+	case errors.Is(err, producer.ErrTooLarge):
+		return http.StatusUnprocessableEntity, "the values are too large together"
+	case errors.Is(err, producer.ErrInvalidValue):
+		text = "a value does not fit its column"
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			text = f.What // the column, and what is wrong with the value
+		}
+		return http.StatusUnprocessableEntity, text
+	case errors.Is(err, producer.ErrCommitUnknown):
+		return http.StatusInternalServerError, "it is not known whether the change was made; ask for it, then decide"
 	}
-	// producer.ErrCommitUnknown too: the client asks for the flight before it tries again.
-	return http.StatusInternalServerError
+	return http.StatusInternalServerError, "the service failed; nothing was changed"
 }
