@@ -53,19 +53,33 @@ func (l loader) topics(root *entry, cfg *Config) {
 func (l loader) memory(root *entry, cfg *Config) {
 	mysqlBatches := int64(min(cfg.Kafka.Partitions, len(cfg.Shards)*cfg.Sinks.MySQL.ConnectionsPerShard))
 	need := 2 * mysqlBatches * cfg.Sinks.MySQL.BatchBytes
+	mysql, clickhouse := root.get("sinks").get("mysql"), root.get("sinks").get("clickhouse")
+	ofMySQL := []*entry{mysql.get("batch_bytes"), mysql.get("connections_per_shard"), mysql}
+	ofClickHouse := []*entry{clickhouse.get("batch_bytes"), clickhouse.get("groups"), clickhouse}
+	causes := append(ofMySQL, ofClickHouse...) // what may be changed, the likeliest first
 	text := fmt.Sprintf("mysql 2 × %d × %s", mysqlBatches, formatSize(cfg.Sinks.MySQL.BatchBytes))
 	if ch := cfg.Sinks.ClickHouse; ch != nil {
+		if its := 2 * int64(ch.Groups) * ch.BatchBytes; its > need {
+			causes = append(ofClickHouse, ofMySQL...)
+		}
 		need += 2 * int64(ch.Groups) * ch.BatchBytes
 		text += fmt.Sprintf(", clickhouse 2 × %d × %s", ch.Groups, formatSize(ch.BatchBytes))
 	}
 	if limit := cfg.Limits.MemoryBytesMax; need > limit {
 		whole := (need + mib - 1) / mib * mib
-		e := root.get("limits").get("memory_bytes_max")
-		at := e.at()
+		at, write := root.get("limits").get("memory_bytes_max").key, "memory_bytes_max: "+formatSize(whole)
+		if at == nil {
+			write = "limits: { " + write + " }"
+		}
+		for _, cause := range causes {
+			if at == nil {
+				at = cause.key
+			}
+		}
 		if at == nil {
 			at = root.get("kafka").get("partitions").at()
 		}
-		l.add(codeMemory, "memory_bytes_max: "+formatSize(whole)+", or smaller batches or fewer groups", []*yaml.Node{at},
+		l.add(codeMemory, write+", or smaller batches or fewer groups", []*yaml.Node{at},
 			"limits.memory_bytes_max is %s; the batches in flight need %s (%s)", formatSize(limit), formatSize(whole), text)
 	}
 }
