@@ -7,10 +7,11 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// Config is one validated line: slotline.yaml with every default filled in.
+// Config is one validated line: slotline.yaml with every default filled in and every bound kept. The key that a field
+// comes from, its unit and its bounds stand beside it; docs/configuration.md says what they are for.
 type Config struct {
 	File   string // path it was read from, for errors
-	Line   string
+	Line   string // line: 1 to 32 of a-z 0-9 _ -
 	Kafka  Kafka
 	Layout partitioner.Spec // from layout, shards and kafka.partitions; Spec.Partitions is nil (apply computes and stores it)
 	Shards []Shard          // in file order; a partitioner.Layout has its own: find one by name
@@ -23,66 +24,76 @@ type Config struct {
 	HTTP   HTTP
 }
 
+// Kafka is the section kafka: the cluster, and what its topics are made with.
 type Kafka struct {
-	Brokers     []string
-	Topic       string // default <line>.events
-	Partitions  int    // of each topic of events
-	Replication int
-	Compression string // none | lz4 | zstd
+	Brokers     []string // kafka.brokers: host:port each, one at least
+	Topic       string   // kafka.topic, of all tables that name none; default <line>.events
+	Partitions  int      // kafka.partitions, of each topic of events: 1 to 10,000, at most the number of hash slots
+	Replication int      // kafka.replication, copies of each partition: 1 to 15
+	Compression string   // kafka.compression: none, lz4 or zstd
 }
 
+// Shard is one entry of shards. The slots that it owns are in Config.Layout.
 type Shard struct {
-	Name string
-	DSN  DSN
+	Name string // its key
+	DSN  DSN    // shards.<shard>.dsn: mysql, no other shard's and not the outbox's database
 }
 
+// Months is the section months.
 type Months struct {
-	From  partitioner.Month // absolute lower bound; default 200001
-	Ahead int               // month tables made ahead of the present one
+	From  partitioner.Month // months.from, the earliest month that an event may have; default 200001
+	Ahead int               // months.ahead, month tables made ahead of the present one: 0 to 24
 }
 
+// Outbox is the section outbox: the service's own database.
 type Outbox struct {
-	DSN              DSN
-	Lanes            int
-	BacklogAgeMax    time.Duration // past either, Emit returns ErrBacklogged
-	BacklogEventsMax int64         // per lane
-	EventBytesMax    int64         // one event's body; past it Emit returns ErrTooLarge
-	PurgeRows        int64         // ids per outbox partition
-	LeaseTime        time.Duration // outbox.lease_time, default 5s: how long a dead relay or OLAP owner is waited for
+	DSN              DSN           // outbox.dsn: mysql
+	Lanes            int           // outbox.lanes: 1 to 64, fixed for the life of the database
+	BacklogAgeMax    time.Duration // outbox.backlog_age_max: 1s to 30 days; past either limit Emit returns ErrBacklogged
+	BacklogEventsMax int64         // outbox.backlog_events_max, unpublished events of one lane: 1 to 10^12
+	EventBytesMax    int64         // outbox.event_bytes_max, bytes of one event's body: 1 KiB to 8 MiB; past it ErrTooLarge
+	PurgeRows        int64         // outbox.purge_rows, ids per partition of a lane table: 100 to 10^10
+	LeaseTime        time.Duration // outbox.lease_time, how long a dead relay or OLAP owner is waited for: 200ms to 10m
 }
 
+// Sinks is the section sinks. The MySQL sink is always there: it fills the shards.
 type Sinks struct {
 	MySQL      MySQLSink
 	ClickHouse *ClickHouseSink // nil: off
-	State      DSN             // the outbox's unless sinks.state names another
+	State      DSN             // sinks.state: mysql; the outbox's unless the file names another
 }
 
+// MySQLSink is sinks.mysql. A batch ends at whichever of its limits is met first.
 type MySQLSink struct {
-	BatchRows           int
-	BatchBytes          int64
-	BatchAge            time.Duration
-	ConnectionsPerShard int
+	BatchRows           int           // sinks.mysql.batch_rows, events: 1 to 100,000
+	BatchBytes          int64         // sinks.mysql.batch_bytes, bytes of their records: 64 KiB to 1 GiB
+	BatchAge            time.Duration // sinks.mysql.batch_age: 1ms to 1m
+	ConnectionsPerShard int           // sinks.mysql.connections_per_shard, of one process: 1 to 256
 }
 
+// ClickHouseSink is sinks.clickhouse. A batch ends at whichever of its limits is met first.
 type ClickHouseSink struct {
-	DSN        DSN
-	Groups     int // 1 to Kafka.Partitions
-	BatchRows  int
-	BatchBytes int64
-	BatchAge   time.Duration
+	DSN        DSN           // sinks.clickhouse.dsn: clickhouse, native protocol, several hosts are tried in turn
+	Groups     int           // sinks.clickhouse.groups, sets of partitions with one batch in flight each: 1 to Kafka.Partitions, at most 256
+	BatchRows  int           // sinks.clickhouse.batch_rows, events: 1 to 10,000,000
+	BatchBytes int64         // sinks.clickhouse.batch_bytes, bytes of their records: 64 KiB to 1 GiB
+	BatchAge   time.Duration // sinks.clickhouse.batch_age: 1ms to 10m
 }
 
+// DeadLetters is the section dead_letters.
 type DeadLetters struct {
-	Topic         string
-	Retention     time.Duration
-	HaltPerMinute int // past it the partition halts
+	Topic         string        // dead_letters.topic, no table's; default <line>.dead
+	Retention     time.Duration // dead_letters.retention, of that topic: 1h to 36,500 days
+	HaltPerMinute int           // dead_letters.halt_per_minute, of one partition or lane, past which it halts: 1 to 10^9
 }
 
+// Limits is the section limits: of one process.
 type Limits struct {
-	MemoryBytesMax int64 // of one process
-	DrainTimeout   time.Duration
+	MemoryBytesMax int64         // limits.memory_bytes_max: 64 MiB to 1 TiB, at least what the batches in flight need
+	DrainTimeout   time.Duration // limits.drain_timeout, how long a stopping process finishes what is under way: 100ms to 10m
 }
 
+// HTTP is the section http.
 type HTTP struct {
-	Listen string // host:port of /metrics, /healthz and /readyz
+	Listen string // http.listen: host:port of /metrics, /healthz and /readyz
 }

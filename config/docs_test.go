@@ -2,7 +2,11 @@ package config
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -78,4 +82,39 @@ func (s *keySpec) meaningText() string {
 		return s.meaning + ". Today only " + s.def + ": " + s.later
 	}
 	return s.meaning
+}
+
+// Each struct of Config says which section it is, and its fields name the keys that they come from: all that there are,
+// and none that there is not.
+func TestStructsNameTheirKeys(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "config.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var comments strings.Builder
+	for _, d := range file.Decls {
+		if d, ok := d.(*ast.GenDecl); ok && d.Tok == token.TYPE {
+			if d.Doc == nil {
+				t.Errorf("type %s has no doc comment", d.Specs[0].(*ast.TypeSpec).Name)
+			}
+		}
+	}
+	for _, c := range file.Comments {
+		comments.WriteString(c.Text() + "\n")
+	}
+	named := map[string]bool{}
+	for _, path := range regexp.MustCompile(`(kafka|shards|months|outbox|sinks|dead_letters|limits|http)\.[a-z_.<>]*[a-z_>]`).FindAllString(comments.String(), -1) {
+		named[path] = true
+	}
+	for _, k := range keys {
+		top, _, below := strings.Cut(k.path, ".")
+		inLayout := top == "layout" || top == "tables" || k.path == "shards.<shard>.slots" // other packages' structs
+		if below && k.kind != section && k.later == "" && !inLayout && !named[k.path] {
+			t.Errorf("config.go does not say which field %s is", k.path)
+		}
+		delete(named, k.path)
+	}
+	for path := range named {
+		t.Errorf("config.go names %s, which is no key", path)
+	}
 }
