@@ -1,16 +1,17 @@
 // Package producer emits events inside a service's own MySQL transactions: published if and only if they commit.
 //
 //	p := producer.New(cfg)
-//	flights := producer.MustRegister[Flight](p, "flights")
+//	orders := producer.MustRegister[Order](p, "orders")
 //	err := p.Run(ctx, db, func(tx *producer.Tx) error {
-//		if _, err := tx.ExecContext(ctx, "UPDATE flight SET status = ? WHERE id = ?", f.Status, f.FlightID); err != nil {
+//		if _, err := tx.ExecContext(ctx, "UPDATE orders SET total = ? WHERE id = ?", o.Total, o.OrderID); err != nil {
 //			return err
 //		}
-//		return p.Emit(ctx, tx, flights.Upsert(f))
+//		return p.Emit(ctx, tx, orders.Upsert(o))
 //	})
 //
 // What it promises: an event is written by the caller's transaction and no other; Run commits nothing whose event could
-// not be emitted, even if its function ignores the error; values are checked before anything is written; when relay or Kafka fall behind, Run and Emit return ErrBacklogged rather than fill the database.
+// not be emitted, even if its function ignores the error; values are checked before anything is written; when relay or
+// Kafka fall behind, Run and Emit return ErrBacklogged rather than fill the database.
 //
 // What it assumes: the outbox tables are in the database of the transaction, made by `slotline apply`; the row that an
 // event is an image of was written, and so locked, earlier in the same transaction: then versions follow commits.

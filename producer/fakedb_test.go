@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/producer"
 )
 
 // fakeDB is a database that notes what it is told, answers the admission query, and can be made to fail.
@@ -41,6 +43,14 @@ func (f *fakeDB) statements() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.log...)
+}
+
+// print shows the first words of each statement.
+func (f *fakeDB) print() {
+	for _, statement := range f.statements() {
+		words := strings.Fields(statement)
+		fmt.Println(strings.Join(words[:min(3, len(words))], " "))
+	}
 }
 
 func (f *fakeDB) Connect(context.Context) (driver.Conn, error) { return fakeConn{f}, nil }
@@ -94,6 +104,8 @@ func (r *fakeRows) Next(v []driver.Value) error {
 	r.lane++
 	return nil
 }
+
+var _ producer.Beginner = (*sql.DB)(nil)
 
 func testConfig() *config.Config {
 	cfg, err := config.Parse("slotline.yaml", []byte(`

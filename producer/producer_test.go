@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +16,19 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/producer"
 )
+
+// Flight is an image of table flights of testConfig.
+type Flight struct {
+	Carrier  string    `slotline:"carrier,tenant"`
+	FlightID uint64    `slotline:"flight_id,id"`
+	SchedDep time.Time `slotline:"sched_dep,month"`
+	Status   string    `slotline:"status"`
+}
 
 func newProducer(t *testing.T, opts ...producer.Option) (*fakeDB, *sql.DB, *producer.Producer, *producer.Table[Flight]) {
 	t.Helper()
@@ -296,6 +307,48 @@ func TestP13_OneLaneBehindRefusesItsOwnTenantsAlone(t *testing.T) {
 	p = producer.New(testConfig())
 	if err := emit(other); !errors.Is(err, producer.ErrBacklogged) || len(fake.statements()) != 5 {
 		t.Errorf("%v, statements %.60q", err, fake.statements())
+	}
+}
+
+// The struct that README shows fits the file that `slotline init` writes, and its event is the row image.
+func TestOrderFitsTheFirstFile(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := strings.Fields(string(readme))
+	for i, typ := 0, reflect.TypeFor[Order](); i < typ.NumField(); i++ {
+		f := typ.Field(i)
+		at := slices.Index(shown, f.Name)
+		if at < 0 || shown[at+1] != f.Type.String() || shown[at+2] != "`"+string(f.Tag)+"`" {
+			t.Errorf("README.md does not show %s %v `%s`", f.Name, f.Type, f.Tag)
+		}
+	}
+	cfg, err := config.Parse("slotline.yaml", []byte(config.Example()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := newFakeDB()
+	fake.lanes = cfg.Outbox.Lanes
+	db := fake.open()
+	defer db.Close()
+	p := producer.New(cfg)
+	orders, err := producer.Register[Order](p, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	placed := time.Now().UTC().Truncate(time.Microsecond)
+	if err := p.Emit(t.Context(), tx, orders.Upsert(Order{"UA", 9041113, placed, "149.90"})); err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"carrier":"UA","order_id":9041113,"placed_at":"%s","total":"149.90"}`, placed.Format("2006-01-02T15:04:05.000000Z"))
+	got := fake.statements()
+	if len(got) != 2 || !strings.Contains(got[1], hex.EncodeToString([]byte(body))) {
+		t.Errorf("statements %q, wanted the image %s", got, body)
 	}
 }
 
