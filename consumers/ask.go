@@ -73,11 +73,8 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 		if why != nil {
 			u.stopReading(m)
 			m.halted = true
-			u.halt(ctx, ask[i], why)
+			u.halt(ctx, why, ask[i])
 			continue
-		}
-		if u.loop.halts.clearVerdict(ask[i].Partition) {
-			u.log.Info("the log continues what was applied; the partition goes on", "topic", m.at.Topic, "partition", m.at.Number)
 		}
 		u.goOn(m, ask[i], l)
 	}
@@ -98,13 +95,17 @@ func (u *unit) cannotGoOn(ctx context.Context) bool {
 	if halted == 0 || halted < len(u.members) && len(u.pending) == 0 {
 		return false
 	}
+	var others []event.Position
 	for _, m := range u.members {
 		if !m.halted {
 			m.halted = true
-			u.halt(ctx, m.at, &fault.Error{Code: "SL6012", Class: fault.Fatal,
-				What: "a batch that was stored, and perhaps sent, cannot be read again: another partition of its group is halted",
-				Do:   "see that partition; this one goes on with it"})
+			others = append(others, m.at)
 		}
+	}
+	if len(others) > 0 {
+		u.halt(ctx, &fault.Error{Code: "SL6012", Class: fault.Fatal,
+			What: "a batch that was stored, and perhaps sent, cannot be read again: another partition of its group is halted",
+			Do:   "see that partition; this one goes on with it"}, others...)
 	}
 	return true
 }

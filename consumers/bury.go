@@ -73,30 +73,3 @@ func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) e
 	}
 	return nil
 }
-
-// haltAll halts every partition of the unit: what its batch cannot get past, none of them can.
-func (u *unit) haltAll(ctx context.Context, why *fault.Error) ending {
-	for _, m := range u.members {
-		u.halt(ctx, m.at, why)
-	}
-	return endHalted
-}
-
-// halt records that a partition is halted, where a person looks: log, metrics, and the sink's own record.
-func (u *unit) halt(ctx context.Context, at event.Position, why *fault.Error) {
-	p := at.Partition
-	if !u.loop.halts.add(p, at.Next, why, time.Now()) {
-		return
-	}
-	u.log.Error("halted", "topic", p.Topic, "partition", p.Number, "offset", at.Next, "code", why.Code, "error", why)
-	if h, ok := u.loop.sink.(Halter); ok {
-		bounded, cancel := context.WithTimeout(ctx, haltRecordTimeout)
-		defer cancel()
-		if err := h.Halt(bounded, p, why); err != nil {
-			u.log.Warn("could not record the halt; the log and the metrics have it", "topic", p.Topic, "partition", p.Number, "error", err)
-		}
-	}
-}
-
-// haltRecordTimeout bounds how long a halted partition holds up its unit for the sake of the record.
-const haltRecordTimeout = 5 * time.Second

@@ -192,7 +192,7 @@ func (u *unit) forgetNext() {
 func (u *unit) applied(f *flight) {
 	rows, bytes := f.prepared.Size()
 	u.loop.metrics.applied(rows, bytes)
-	u.pending = nil
+	u.pending, u.moved = nil, true
 	u.outage.over(doingRead)
 	for i, r := range f.batch.Ranges {
 		p := f.parts[i]
@@ -201,9 +201,8 @@ func (u *unit) applied(f *flight) {
 		p.stream.applied, p.stream.oldest = r.To, p.stream.q.oldest()
 		p.stream.mu.Unlock()
 		p.member.reread.reset()
-		if u.loop.halts.clear(r.Partition) {
-			u.log.Info("the partition goes on", "topic", r.Topic, "partition", r.Number, "offset", r.To)
-		}
+		p.member.resumed = true // the batch ended the record
+		u.goesOn(p.member.at)
 		u.loop.noteApplied(p.member.at)
 	}
 	if u.next != nil {

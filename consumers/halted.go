@@ -53,9 +53,9 @@ type halts struct {
 	by map[event.Partition]Halt
 }
 
-// verdicts are the codes of judge and of what it is asked with: these halts end as soon as the log is found to continue
-// what was applied. The others end when a batch is applied.
-var verdicts = map[string]bool{"SL6001": true, "SL6002": true, "SL6003": true, "SL6004": true, "SL6012": true, "SL6013": true}
+// verdicts are the codes of judge and of what is asked with it, before anything is read: these halts end as soon as the log is found to continue
+// what was applied. The others end when a batch is applied, or when there is nothing to apply.
+var verdicts = map[string]bool{"SL6001": true, "SL6002": true, "SL6003": true, "SL6004": true, "SL6012": true}
 
 // add registers a halt and says whether it is new or has another reason than before.
 func (h *halts) add(p event.Partition, next int64, why *fault.Error, now time.Time) bool {
@@ -84,16 +84,12 @@ func (h *halts) clear(p event.Partition) bool {
 	return ok
 }
 
-// clearVerdict ends a halt that judge had spoken.
-func (h *halts) clearVerdict(p event.Partition) bool {
+// isVerdict says whether a partition's halt is one that judge had spoken.
+func (h *halts) isVerdict(p event.Partition) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, ok := h.by[p]
-	if !ok || !verdicts[old.Why.Code] {
-		return false
-	}
-	delete(h.by, p)
-	return true
+	return ok && verdicts[old.Why.Code]
 }
 
 // look notes where the log of a halted partition ends.

@@ -23,6 +23,7 @@ type loop struct {
 	dead    *kafka.Dead
 	metrics *metrics
 	halts   halts
+	news    news
 
 	mu     sync.Mutex
 	rates  map[event.Partition]*deadRate
@@ -70,6 +71,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer l.metrics.unregister()
+	l.news.log = log
+	defer l.news.flush()
 
 	// The reader and the look-out serve the units, so they end after them.
 	serve, stopServing := context.WithCancel(context.WithoutCancel(ctx))

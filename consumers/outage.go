@@ -18,6 +18,7 @@ const (
 	doingReload   = "load the layout"
 	doingApply    = "apply"
 	doingBury     = "write dead letters"
+	doingResume   = "end the record of a halt"
 )
 
 // outages makes what is retried visible without flooding: a line when an outage begins, when its error changes, and

@@ -24,11 +24,15 @@ type FixedGroups interface {
 	Groups() [][]event.Partition
 }
 
-// Halter is a Sink that records a halted partition where `slotline status` finds it. The record is cleared by the next
-// batch that is applied.
+// Halter is a Sink that records a halted partition where `slotline status` finds it. The record ends with the next batch
+// that is applied, or with Resume.
 type Halter interface {
 	Sink
+	// Halt makes the record, or gives one that is there another reason: since when it counts from the first time. It
+	// must not need what a take-over needs, since that may be what failed.
 	Halt(ctx context.Context, p event.Partition, why *fault.Error) error
+	// Resume ends the record, if there is one.
+	Resume(ctx context.Context, p event.Partition) error
 }
 
 // Owned and Prepared are declared in event, since sinks, which do not import consumers, return them.

@@ -36,6 +36,11 @@ type unit struct {
 	results chan result
 	turn    int // which queue the next cut serves first
 	outage  outages
+
+	moved       bool      // a batch was applied since the take-over
+	resumeAt    time.Time // when to try again to end the record of halts; zero: no try has failed
+	resumeRetry backoff
+	unrecorded  string // why a halt could not be recorded, as the log has it
 }
 
 // member is one partition of an owned unit.
@@ -43,6 +48,7 @@ type member struct {
 	at      event.Position // applied up to here
 	stream  *stream        // nil while it is not read
 	halted  bool
+	resumed bool      // nothing says any more that it is halted
 	retryAt time.Time // when to ask the leader again
 	retry   backoff   // of the question
 	reread  backoff   // of reading
@@ -136,6 +142,8 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 		}
 	}()
 	retry := backoff{first: 100 * time.Millisecond, max: u.loop.opts.BackoffMax}
+	refused := false          // the sink said that a person must act, and has not got farther since
+	var othersSince time.Time // another process has the group
 	for {
 		if take.Err() != nil {
 			return false
@@ -144,8 +152,8 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 		if err == nil {
 			u.outage.over(doingTakeOver)
 			u.loop.metrics.takeOvers.Inc()
-			u.owned, u.pending = owned, owned.Pending()
-			u.members = nil
+			u.owned, u.pending, u.moved = owned, owned.Pending(), false
+			u.members, u.resumeAt, u.resumeRetry = nil, time.Time{}, u.newRetry()
 			for _, p := range owned.Positions() {
 				u.members = append(u.members, &member{at: p, retry: u.newRetry(), reread: u.newRetry()})
 				u.log.Info("took over", "topic", p.Topic, "partition", p.Number, "offset", p.Next)
@@ -161,6 +169,13 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 			if u.ours == nil {
 				wait = u.idle
 				u.log.Debug("another owner has it", "error", err)
+				if othersSince.IsZero() {
+					othersSince = time.Now()
+				}
+				// Not sooner: one that is halted as we are gives the group back after each try.
+				if time.Since(othersSince) > u.loop.opts.HaltRetry {
+					u.leave(take, refused)
+				}
 				break
 			}
 			if !u.confirmOurs(take, fences) {
@@ -168,9 +183,12 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 			}
 			wait = 0
 		case fault.Fatal, fault.Usage, fault.Data:
+			var at []event.Position
 			for _, p := range u.parts {
-				u.halt(ctx, event.Position{Partition: p}, asFault(err))
+				at = append(at, event.Position{Partition: p})
 			}
+			u.halt(ctx, asFault(err), at...)
+			refused, othersSince = true, time.Time{}
 			wait = u.loop.opts.HaltRetry
 		default:
 			u.outage.note(doingTakeOver, err)
@@ -289,6 +307,7 @@ func (u *unit) step(ctx context.Context, now time.Time) (ending, bool) {
 		// What is in flight was read before, and is finished.
 		return endHalted, u.cur == nil || !u.cur.applying
 	}
+	u.endHalts(ctx, now)
 	return u.advance(ctx, now)
 }
 
@@ -305,6 +324,7 @@ func (u *unit) nextLook(now time.Time) time.Duration {
 			sooner(m.retryAt)
 		}
 	}
+	sooner(u.resumeAt)
 	if f := u.cur; f != nil {
 		if now.Before(f.since.Add(slowAfter)) {
 			sooner(f.since.Add(slowAfter)) // to tell the throttle

@@ -580,6 +580,12 @@ func TestClickHouseSinkWrongAddress(t *testing.T) {
 	if r := l.progressOf(1); r.HaltCode != "SL4004" || r.HaltedAt.IsZero() {
 		t.Errorf("halted %+v", r)
 	}
+	if err := s.Resume(t.Context(), l.part(1)); err != nil {
+		t.Errorf("ending it: %v", err)
+	}
+	if r := l.progressOf(1); r.HaltCode != "" || !r.HaltedAt.IsZero() {
+		t.Errorf("resumed %+v", r)
+	}
 }
 
 // P12: what one column type of ClickHouse holds less than the event's type is a dead letter for this sink; its

@@ -19,7 +19,15 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/integration/harness"
 	"github.com/slotline/slotline/internal/kafka"
+	"github.com/slotline/slotline/sinks/mysql"
+	"github.com/slotline/slotline/sinks/olap/clickhouse"
 	"github.com/slotline/slotline/sinks/sinktest"
+)
+
+// Without these the halts of a sink would be recorded nowhere, in silence.
+var (
+	_ consumers.Halter = (*mysql.Sink)(nil)
+	_ consumers.Halter = (*clickhouse.Sink)(nil)
 )
 
 // consumerLine is the consumers and a real Kafka, with a sink in memory: what is under test is the reading.

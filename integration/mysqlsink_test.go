@@ -335,6 +335,20 @@ func TestMySQLSinkRefusesSecondaryUniqueKey(t *testing.T) {
 	if r := l.progress("s1", 1); r.HaltCode != "SL3002" || r.HaltText != why.Error() || r.HaltedAt.IsZero() {
 		t.Errorf("halted %+v", r)
 	}
+	since := l.progress("s1", 1).HaltedAt
+	again := &fault.Error{Code: "SL6001", Class: fault.Fatal, What: "another reason"}
+	if err := l.sink("c").Halt(t.Context(), l.part(1), again); err != nil {
+		t.Error(err)
+	}
+	if r := l.progress("s1", 1); r.HaltCode != "SL6001" || !r.HaltedAt.Equal(since) {
+		t.Errorf("halted again %+v, first at %s", r, since)
+	}
+	if err := l.sink("c").Resume(t.Context(), l.part(1)); err != nil {
+		t.Error(err)
+	}
+	if r := l.progress("s1", 1); r.HaltCode != "" || r.HaltText != "" || !r.HaltedAt.IsZero() {
+		t.Errorf("resumed %+v", r)
+	}
 	changes, err := l.sink("b").Plan(t.Context())
 	if err != nil || len(changes) != 1 || changes[0].Sign != 'x' || !strings.Contains(changes[0].Note, "uk_name") {
 		t.Errorf("plan: %+v, %v", changes, err)

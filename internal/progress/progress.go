@@ -262,6 +262,13 @@ func Halt(ctx context.Context, q Querier, key Key, code, text string) error {
 	return err
 }
 
+// Resume ends a recorded halt whose reason is gone, where no event moves the row.
+func Resume(ctx context.Context, q Querier, key Key) error {
+	_, err := q.ExecContext(ctx, "UPDATE `slotline_progress` SET `halted_at`=NULL,`halt_code`=NULL,`halt_text`=NULL WHERE "+
+		key.where()+" AND `halted_at` IS NOT NULL")
+	return err
+}
+
 // Gap is the offsets of one partition that a person gave up: From <= offset < To.
 type Gap struct {
 	Key

@@ -145,6 +145,11 @@ func (s *Sink) Halt(ctx context.Context, part event.Partition, cause *fault.Erro
 	})
 }
 
+// Resume ends the record of a halt whose reason is gone.
+func (s *Sink) Resume(ctx context.Context, part event.Partition) error {
+	return s.record(part, func(sh *shard) error { return progress.Resume(ctx, sh.control, s.key(part)) })
+}
+
 // record has each shard that the partition meets write something down, all at once: one that does not answer must not
 // keep the others from it.
 func (s *Sink) record(part event.Partition, do func(*shard) error) error {

@@ -20,7 +20,7 @@ import (
 // Memory is the state of an in-memory sink: rows, progress, owner epochs and, with groups, leases and intents, under
 // one lock. It does exactly what a sink must, and its faults are set by tests.
 type Memory struct {
-	// Fault, when set, is asked before each step ("take over", "intent", "apply", "confirm") outside the lock; what it
+	// Fault, when set, is asked before each step ("take over", "intent", "apply", "halt") outside the lock; what it
 	// returns is the step's error. It may block until ctx ends.
 	Fault func(ctx context.Context, step string, at []event.Range) error
 	// Lease is how long the owner of a fixed group is waited for; 0: a minute.
@@ -37,9 +37,14 @@ type Memory struct {
 	epochs    map[event.Partition]int64
 	intents   map[event.Partition][]event.Range // by the first partition of a group
 	leases    map[event.Partition]memoryLease
-	halts     map[event.Partition]*fault.Error
+	halts     map[event.Partition]memoryHalt
 	takeOvers int
 	applied   int64 // messages
+}
+
+type memoryHalt struct {
+	since time.Time
+	why   *fault.Error
 }
 
 type memoryLease struct {
@@ -50,7 +55,7 @@ type memoryLease struct {
 // NewMemory makes an empty state.
 func NewMemory() *Memory {
 	return &Memory{rows: fold{}, progress: map[event.Partition]event.Position{}, epochs: map[event.Partition]int64{},
-		intents: map[event.Partition][]event.Range{}, leases: map[event.Partition]memoryLease{}, halts: map[event.Partition]*fault.Error{}}
+		intents: map[event.Partition][]event.Range{}, leases: map[event.Partition]memoryLease{}, halts: map[event.Partition]memoryHalt{}}
 }
 
 // MemoryFactory is the factory of the in-memory sink; groups is how many fixed groups it has, 0 for none.
@@ -150,10 +155,17 @@ func (m *Memory) Halts() map[event.Partition]*fault.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[event.Partition]*fault.Error{}
-	for p, why := range m.halts {
-		out[p] = why
+	for p, h := range m.halts {
+		out[p] = h.why
 	}
 	return out
+}
+
+// HaltedSince is when the record of a partition's halt was made; zero without one.
+func (m *Memory) HaltedSince(p event.Partition) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.halts[p].since
 }
 
 func (m *Memory) fault(ctx context.Context, step string, at []event.Range) error {
@@ -180,10 +192,26 @@ func (s *MemorySink) Name() string { return "memory" }
 func (s *MemorySink) SetLayout(l *partitioner.Layout) { s.layout.Store(l) }
 
 // Halt implements consumers.Halter.
-func (s *MemorySink) Halt(_ context.Context, p event.Partition, why *fault.Error) error {
+func (s *MemorySink) Halt(ctx context.Context, p event.Partition, why *fault.Error) error {
+	if err := s.memory.fault(ctx, "halt", nil); err != nil {
+		return err
+	}
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
-	s.memory.halts[p] = why
+	h, ok := s.memory.halts[p]
+	if !ok {
+		h.since = time.Now()
+	}
+	h.why = why
+	s.memory.halts[p] = h
+	return nil
+}
+
+// Resume implements consumers.Halter.
+func (s *MemorySink) Resume(_ context.Context, p event.Partition) error {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	delete(s.memory.halts, p)
 	return nil
 }
 

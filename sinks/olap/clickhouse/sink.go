@@ -124,6 +124,9 @@ func (s *Sink) Halt(ctx context.Context, p event.Partition, cause *fault.Error) 
 	return s.state.Halt(ctx, p, cause)
 }
 
+// Resume ends the record of a halt whose reason is gone.
+func (s *Sink) Resume(ctx context.Context, p event.Partition) error { return s.state.Resume(ctx, p) }
+
 // Close closes the connections that are not in use.
 func (s *Sink) Close() error {
 	s.pool.close()

@@ -50,7 +50,16 @@ func New(o Options) *State { return &State{o: o, store: sqlStore{o.DB, o.Sink}} 
 
 // Halt records that a partition has stopped, and why, for status to show.
 func (s *State) Halt(ctx context.Context, p event.Partition, cause *fault.Error) error {
-	return s.wrap(progress.Halt(ctx, s.o.DB, progress.Key{Sink: s.o.Sink, Partition: p}, cause.Code, cause.Error()))
+	return s.wrap(progress.Halt(ctx, s.o.DB, s.key(p), cause.Code, cause.Error()))
+}
+
+// Resume ends the record of a halt whose reason is gone.
+func (s *State) Resume(ctx context.Context, p event.Partition) error {
+	return s.wrap(progress.Resume(ctx, s.o.DB, s.key(p)))
+}
+
+func (s *State) key(p event.Partition) progress.Key {
+	return progress.Key{Sink: s.o.Sink, Partition: p}
 }
 
 // TakeOver makes this process the owner of a group, if it is free or its lease has run out: fault.Fenced otherwise. The
