@@ -264,6 +264,18 @@ func TestBadInput(t *testing.T) {
 		expect(t, run(t, other, "apply"), 2, "SL1812", w.name, "other")
 		expect(t, run(t, other, "relay"), 2, "SL1812", w.name, "other")
 	})
+	t.Run("two shards that are one database", func(t *testing.T) {
+		my := harness.MySQL(t)
+		alias := strings.Replace(my.URL(w.name+"_s1"), "127.0.0.1", "localhost", 1)
+		both := strings.Replace(text, my.URL(w.name+"_s2"), alias, 1)
+		expect(t, run(t, both, "apply"), 2, "SL1814", "s1", "s2")
+		expect(t, run(t, both, "sink", "mysql"), 2, "SL1813", "s2")
+	})
+	t.Run("another line's table in a shard", func(t *testing.T) {
+		l := newLineAt(t, sharedServers(t), harness.Name(t), "")
+		my := harness.MySQL(t)
+		expect(t, run(t, strings.Replace(l.text(t), my.URL(l.name+"_s1"), my.URL(w.name+"_s1"), 1), "apply"), 2, "SL1815", "flights", w.name)
+	})
 	t.Run("unreachable broker", func(t *testing.T) {
 		expect(t, run(t, strings.ReplaceAll(text, w.kafka.Brokers[0], "127.0.0.1:1"), "apply", "--dry-run"), 1, "127.0.0.1:1", "do:")
 	})

@@ -248,7 +248,8 @@ func acceptGapCommand(o *options) *cobra.Command {
 		Short: "Go past offsets that are lost for good; records who and why",
 		Long: `A partition whose next offset is gone from Kafka halts: nothing is skipped on its own. When the events are lost
 for good (no archive, no outbox copy), this moves the sink to the log's start. It asks before it does, and writes who,
-when, why and which offsets into slotline_gap beside the progress. Restarting the sink is not needed.`,
+when, why and which offsets into slotline_gap beside the progress. Restarting the sink is not needed. With --to it goes
+past a record or batch that halts the sink and is no gap of the log.`,
 		Example: `  slotline sink accept-gap --sink mysql --partition 11 --why "topic was recreated, INC-1204"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if gap.Partition < 0 {
@@ -284,6 +285,7 @@ when, why and which offsets into slotline_gap beside the progress. Restarting th
 	cmd.Flags().StringVar(&gap.Sink, "sink", "mysql", "`name` of the sink: mysql or clickhouse")
 	cmd.Flags().StringVar(&gap.Topic, "topic", "", "`topic`; the line's when not given")
 	cmd.Flags().Int32Var(&gap.Partition, "partition", -1, "`number` of the halted partition")
+	cmd.Flags().Int64Var(&gap.To, "to", -1, "go on from this `offset`, past records that the sink can never take; without it, from where the log goes on")
 	cmd.Flags().StringVar(&gap.Why, "why", "", "`reason`, recorded")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().StringVar(&gap.Who, "who", "", "`name` recorded; the login name when not given")

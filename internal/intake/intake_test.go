@@ -115,7 +115,9 @@ func TestReadAccepts(t *testing.T) {
 
 func TestReadRejects(t *testing.T) {
 	l := newLine(t)
-	edge := func(y int, m time.Month, d int) []event.Value { return flight(time.Date(y, m, d, 0, 0, 0, 0, time.UTC)) }
+	edge := func(y int, m time.Month, d int) []event.Value {
+		return flight(time.Date(y, m, d, 0, 0, 0, 0, time.UTC))
+	}
 	elsewhere := l.message("flights", event.Upsert, flight(november), nil)
 	elsewhere.Partition.Number = (elsewhere.Partition.Number + 1) % 4
 	stray := l.message("airports", event.Upsert, []event.Value{{Bytes: []byte("JFK")}}, nil)

@@ -160,6 +160,9 @@ func (l *Line) Plan(ctx context.Context) (*Plan, error) {
 	}
 	p.add(changes...)
 
+	if err := l.checkDatabases(ctx, db); err != nil {
+		return nil, err
+	}
 	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: layout, Logger: l.Log})
 	if err != nil {
 		return nil, err
@@ -194,19 +197,56 @@ func (l *Line) Plan(ctx context.Context) (*Plan, error) {
 			return nil, err
 		}
 		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
-		if err := l.planLayout(ctx, p, shardDB, where, layout); err != nil {
+		if err := l.planLayout(ctx, p, shardDB, shard.Name, where, layout); err != nil {
 			return nil, err
 		}
 	}
 	if !isNew {
 		return p, nil
 	}
-	return p, l.planLayout(ctx, p, db, "outbox "+l.Config.Outbox.DSN.Place(), layout)
+	return p, l.planLayout(ctx, p, db, "", "outbox "+l.Config.Outbox.DSN.Place(), layout)
+}
+
+// checkDatabases refuses shards that are one database by two addresses, or the outbox's, and tables that another line
+// has there: the file shows names alone, the servers know.
+func (l *Line) checkDatabases(ctx context.Context, outboxDB *sql.DB) error {
+	seen := map[string]string{}
+	identify := func(db *sql.DB, where string) error {
+		var server, database string
+		if err := db.QueryRowContext(ctx, "SELECT @@server_uuid, DATABASE()").Scan(&server, &database); err != nil {
+			return mysqldb.Wrap(err, "SL1807", where)
+		}
+		if other, twice := seen[server+"/"+database]; twice {
+			return &fault.Error{Code: "SL1814", Class: fault.Usage,
+				What: fmt.Sprintf("%s and %s are one database on one server, under two addresses", other, where),
+				Why:  "they would move each other's progress, and events would be lost",
+				Do:   "give each shard, and the outbox, a database of its own"}
+		}
+		seen[server+"/"+database] = where
+		return nil
+	}
+	if err := identify(outboxDB, "outbox "+l.Config.Outbox.DSN.Place()); err != nil {
+		return err
+	}
+	for i, shard := range l.Config.Shards {
+		db, err := l.shardDB(i)
+		if err != nil {
+			return err
+		}
+		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
+		if err := identify(db, where); err != nil {
+			return err
+		}
+		if err := sharedTables(ctx, db, l.Config.Line, where, l.tableNames()); err != nil {
+			return mysqldb.Wrap(err, "SL1807", where)
+		}
+	}
+	return nil
 }
 
 // planLayout adds the storing of the layout, where it is not stored yet.
-func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, where string, layout *partitioner.Layout) error {
-	stored, err := readLayout(ctx, db, l.Config.Line, where)
+func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, shard, where string, layout *partitioner.Layout) error {
+	stored, err := readLayout(ctx, db, l.Config.Line, shard, where)
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
 	}
@@ -220,7 +260,9 @@ func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, where string
 			Do:   "give the line databases of its own; nothing was changed"}
 	}
 	p.add(plan.Change{Where: where, Sign: plan.Create, What: "slotline_layout", Note: fmt.Sprintf("epoch %d", layout.Epoch()),
-		Do: func(ctx context.Context) error { return writeLayout(ctx, db, l.Config.Line, layout) }})
+		Do: func(ctx context.Context) error {
+			return writeLayout(ctx, db, l.Config.Line, shard, l.tableNames(), layout)
+		}})
 	return nil
 }
 

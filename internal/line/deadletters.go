@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/slotline/slotline/fault"
@@ -78,7 +80,7 @@ func (l *Line) deadLetters(ctx context.Context, shown string) (*DeadLetters, err
 	}
 	for _, d := range ofRelay {
 		letter := DeadLetter{Key: fmt.Sprintf("outbox/%02d/%d/%d", d.Lane, d.Generation, d.ID), Sink: "outbox", Reason: d.Reason, Error: d.Detail, At: d.At,
-			Table: d.Table, Tenant: d.Tenant, ID: d.EntityID}
+			Table: printable(d.Table), Tenant: printable(d.Tenant), ID: printable(d.EntityID)}
 		if letter.Key == shown {
 			letter.Body = printable(d.Payload)
 		}
@@ -103,12 +105,13 @@ func (l *Line) DeadLetter(ctx context.Context, key string) (*DeadLetter, error) 
 		What: fmt.Sprintf("there is no dead letter %q", key), Do: "take a key from slotline dlq list"}
 }
 
-// printable is text as it is, and anything else quoted.
-func printable(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
+// printable is text as it is, and quoted where it could play tricks on a terminal or a table.
+func printable[T ~string | ~[]byte](b T) string {
+	text := string(b)
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(text)
 	}
-	return fmt.Sprintf("%q", b)
+	return text
 }
 
 // WriteText prints the letters by reason, then each.

@@ -19,6 +19,7 @@ type Gap struct {
 	Sink      string // mysql or clickhouse
 	Topic     string // the line's when empty
 	Partition int32
+	To        int64 // go on from this offset, whatever the log looks like; -1: from where the log goes on
 	Who, Why  string
 }
 
@@ -40,7 +41,7 @@ func (l *LostOffsets) String() string {
 	for _, s := range l.stores {
 		switch n := s.gap.To - s.gap.From; {
 		case n > 0:
-			text += fmt.Sprintf("\n  %s has applied everything below offset %d; the log starts at %d: %d offsets are lost", s.name, s.gap.From, s.gap.To, n)
+			text += fmt.Sprintf("\n  %s has applied everything below offset %d and goes on from %d: %d offsets are given up", s.name, s.gap.From, s.gap.To, n)
 		default:
 			text += fmt.Sprintf("\n  %s stands at offset %d; the log is another one and is applied from %d on", s.name, s.gap.From, s.gap.To)
 		}
@@ -82,7 +83,7 @@ func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
 		if err != nil {
 			return nil, mysqldb.Wrap(err, "SL9009", fmt.Sprintf("%s, progress of %s partition %d", s.name, g.Topic, g.Partition))
 		}
-		if row.HaltedAt.IsZero() {
+		if row.HaltedAt.IsZero() && g.To < 0 {
 			continue
 		}
 		at := row.Position()
@@ -95,6 +96,14 @@ func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
 			return nil, log.Err
 		}
 		to, found := resumeAt(at, log)
+		if g.To >= 0 {
+			to, found = g.To, g.To > row.Next
+			if g.To < log.Start || g.To > log.End {
+				return nil, &fault.Error{Code: "SL9015", Class: fault.Usage,
+					What: fmt.Sprintf("%s partition %d has offsets %d to %d; --to %d lies outside", g.Topic, g.Partition, log.Start, log.End, g.To),
+					Do:   "write an offset of the log: the first one that is to be applied"}
+			}
+		}
 		if !found {
 			continue
 		}
@@ -104,7 +113,7 @@ func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
 	if len(lost.stores) == 0 {
 		return nil, &fault.Error{Code: "SL9010", Class: fault.Usage,
 			What: fmt.Sprintf("sink %s, %s partition %d is not halted at a gap; nothing was changed", g.Sink, g.Topic, g.Partition),
-			Do:   "see slotline status: other halts have other remedies"}
+			Do:   "see slotline status: other halts have other remedies; --to OFFSET goes past a record that no sink can read"}
 	}
 	return lost, nil
 }

@@ -5,10 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-
-	"github.com/go-sql-driver/mysql"
+	"slices"
+	"strings"
 
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/partitioner"
 )
 
@@ -17,6 +18,8 @@ import (
 const layoutDDL = "CREATE TABLE IF NOT EXISTS slotline_layout (\n" +
 	"  line VARBINARY(64) NOT NULL,\n" +
 	"  epoch BIGINT NOT NULL,\n" +
+	"  shard VARBINARY(64) NOT NULL,\n" + // "" in the outbox database
+	"  table_names TEXT CHARACTER SET ascii NOT NULL,\n" + // of the line, separated by blanks
 	"  digest CHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,\n" +
 	"  body LONGTEXT NOT NULL,\n" +
 	"  applied_at DATETIME(6) NOT NULL,\n" +
@@ -26,18 +29,30 @@ const layoutDDL = "CREATE TABLE IF NOT EXISTS slotline_layout (\n" +
 // codeNeverApplied is the one layout error that apply mends.
 const codeNeverApplied = "SL1804"
 
-// readLayout returns the line's layout in force in db, or nil where none was applied. where names the database for
-// errors.
-func readLayout(ctx context.Context, db *sql.DB, line, where string) (*partitioner.Layout, error) {
-	var body, digest string
+// readLayout returns the line's layout in force in db, or nil where none was applied. shard is the name by which the
+// line knows the database, "" for the outbox; where names it for errors. A database that was applied under another
+// name is refused: two shards that are one database would move each other's progress.
+func readLayout(ctx context.Context, db *sql.DB, line, shard, where string) (*partitioner.Layout, error) {
+	var name, body, digest string
 	err := db.QueryRowContext(ctx,
-		"SELECT body, digest FROM slotline_layout WHERE line = ? ORDER BY epoch DESC LIMIT 1", line).Scan(&body, &digest)
-	var my *mysql.MySQLError
+		"SELECT shard, body, digest FROM slotline_layout WHERE line = ? ORDER BY epoch DESC LIMIT 1", line).Scan(&name, &body, &digest)
 	switch {
-	case errors.Is(err, sql.ErrNoRows), errors.As(err, &my) && my.Number == 1146:
+	case errors.Is(err, sql.ErrNoRows), mysqldb.Number(err) == 1146:
 		return nil, nil
 	case err != nil:
 		return nil, err
+	}
+	if name != shard {
+		called := func(name string) string {
+			if name == "" {
+				return "the outbox"
+			}
+			return "shard " + name
+		}
+		return nil, &fault.Error{Code: "SL1813", Class: fault.Usage,
+			What: fmt.Sprintf("%s was applied as %s of line %s; the file calls it %s", where, called(name), line, called(shard)),
+			Why:  "two shards that are one database would move each other's progress, and lose events",
+			Do:   "give each shard a database of its own, and keep its name"}
 	}
 	spec, err := partitioner.ParseSpec([]byte(body))
 	if err != nil {
@@ -64,9 +79,8 @@ func readLayout(ctx context.Context, db *sql.DB, line, where string) (*partition
 func otherLine(ctx context.Context, db *sql.DB, line, where string) error {
 	var other string
 	err := db.QueryRowContext(ctx, "SELECT line FROM slotline_layout WHERE line <> ? LIMIT 1", line).Scan(&other)
-	var my *mysql.MySQLError
 	switch {
-	case errors.Is(err, sql.ErrNoRows), errors.As(err, &my) && my.Number == 1146:
+	case errors.Is(err, sql.ErrNoRows), mysqldb.Number(err) == 1146:
 		return nil
 	case err != nil:
 		return err
@@ -77,13 +91,41 @@ func otherLine(ctx context.Context, db *sql.DB, line, where string) error {
 		Do:   "put line: " + other + " back (a line's name never changes), or give this line an outbox database of its own"}
 }
 
+// sharedTables refuses a shard where another line has a table of the same name: the lines would write each other's rows.
+func sharedTables(ctx context.Context, db *sql.DB, line, where string, tables []string) error {
+	rows, err := db.QueryContext(ctx, "SELECT line, table_names FROM slotline_layout WHERE line <> ?", line)
+	if mysqldb.Number(err) == 1146 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var other, names string
+		if err := rows.Scan(&other, &names); err != nil {
+			return err
+		}
+		for _, name := range strings.Fields(names) {
+			if slices.Contains(tables, name) {
+				return &fault.Error{Code: "SL1815", Class: fault.Usage,
+					What: fmt.Sprintf("%s: table %s is line %s's there", where, name, other),
+					Why:  "two lines that write one table drop each other's rows by version",
+					Do:   "give this line a database of its own, or its table another name"}
+			}
+		}
+	}
+	return rows.Err()
+}
+
 // writeLayout stores l as applied. Storing the same layout again changes nothing.
-func writeLayout(ctx context.Context, db *sql.DB, line string, l *partitioner.Layout) error {
+func writeLayout(ctx context.Context, db *sql.DB, line, shard string, tables []string, l *partitioner.Layout) error {
 	if _, err := db.ExecContext(ctx, layoutDDL); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, "INSERT INTO slotline_layout (line, epoch, digest, body, applied_at) "+
-		"VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE epoch = VALUES(epoch)", line, l.Epoch(), l.Digest(), l.Body())
+	_, err := db.ExecContext(ctx, "INSERT INTO slotline_layout (line, epoch, shard, table_names, digest, body, applied_at) "+
+		"VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE table_names = VALUES(table_names)",
+		line, l.Epoch(), shard, strings.Join(tables, " "), l.Digest(), l.Body())
 	return err
 }
 

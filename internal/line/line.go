@@ -92,6 +92,14 @@ func (l *Line) stateDB() (*sql.DB, error) {
 	return l.state, nil
 }
 
+// tableNames are the tables of the file.
+func (l *Line) tableNames() (names []string) {
+	for _, t := range l.Config.Tables {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
 func (l *Line) shardDB(i int) (*sql.DB, error) {
 	if l.shards == nil {
 		l.shards = make([]*sql.DB, len(l.Config.Shards))
@@ -117,7 +125,7 @@ func (l *Line) loadLayout(ctx context.Context) error {
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
 	}
-	applied, err := readLayout(ctx, db, l.Config.Line, where)
+	applied, err := readLayout(ctx, db, l.Config.Line, "", where)
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
 	}

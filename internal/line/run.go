@@ -122,7 +122,7 @@ func (l *Line) checkShards(ctx context.Context) error {
 		}
 		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
 		ask, cancel := context.WithTimeout(ctx, checkTimeout)
-		stored, err := readLayout(ask, db, l.Config.Line, where)
+		stored, err := readLayout(ask, db, l.Config.Line, shard.Name, where)
 		cancel()
 		err = mysqldb.Wrap(err, "SL1809", where)
 		switch {
@@ -241,7 +241,7 @@ func (w *workers) consume(ctx context.Context, sink consumers.Sink, set func(*pa
 			if err != nil {
 				return err
 			}
-			layout, err := readLayout(ctx, db, w.Config.Line, "outbox "+w.Config.Outbox.DSN.Place())
+			layout, err := readLayout(ctx, db, w.Config.Line, "", "outbox "+w.Config.Outbox.DSN.Place())
 			if err == nil && layout != nil {
 				set(layout)
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slotline/slotline/event"
@@ -121,43 +122,57 @@ func (s *Status) Partial() bool {
 	return slices.ContainsFunc(s.Sinks, func(k SinkStatus) bool { return k.Unreachable != "" })
 }
 
-// sinkRows reads the progress rows of each store.
+// sinkRows reads the progress rows of each store, all at once: one that does not answer hides none of the others.
 func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
-	var list []SinkStatus
-	read := func(name, sink, place string, db *sql.DB, err error, leases string) error {
-		if err != nil {
-			return err // a secret that cannot be resolved: not an outage
-		}
-		s := SinkStatus{Name: name, Owners: []string{}}
-		s.progressRows, err = progress.List(ctx, db, sink)
-		if err == nil && leases != "" {
-			s.alive, err = leaseOwners(ctx, db, leases, sink)
-		}
-		if err != nil {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			s.Unreachable = firstLine(mysqldb.Wrap(err, "SL9007", name+" "+place).Error())
-			if mysqldb.Number(err) == 1146 {
-				s.Unreachable = "not applied yet: slotline apply"
-			}
-		}
-		list = append(list, s)
-		return nil
+	type store struct {
+		name, sink, place, leases string
+		db                        *sql.DB
 	}
+	var stores []store
 	for i, shard := range l.Config.Shards {
 		db, err := l.shardDB(i)
-		if err := read("mysql/"+shard.Name, "mysql", shard.DSN.Place(), db, err, ""); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, err // a secret that cannot be resolved: not an outage
 		}
+		stores = append(stores, store{"mysql/" + shard.Name, "mysql", shard.DSN.Place(), "", db})
 	}
 	if l.Config.Sinks.ClickHouse != nil {
 		db, err := l.stateDB()
-		if err := read("clickhouse", "clickhouse", l.Config.Sinks.State.Place(), db, err, intent.Table); err != nil {
+		if err != nil {
 			return nil, err
 		}
+		stores = append(stores, store{"clickhouse", "clickhouse", l.Config.Sinks.State.Place(), intent.Table, db})
 	}
-	return list, nil
+	list := make([]SinkStatus, len(stores))
+	topics := l.Config.Topics()
+	var wg sync.WaitGroup
+	for i, at := range stores {
+		wg.Go(func() {
+			s := SinkStatus{Name: at.name, Owners: []string{}}
+			ask, cancel := context.WithTimeout(ctx, checkTimeout)
+			defer cancel()
+			rows, err := progress.List(ask, at.db, at.sink)
+			if err == nil && at.leases != "" {
+				s.alive, err = leaseOwners(ask, at.db, at.leases, at.sink)
+			}
+			switch {
+			case mysqldb.Number(err) == 1146:
+				s.Unreachable = "not applied yet: slotline apply"
+			case ask.Err() != nil:
+				s.Unreachable = fmt.Sprintf("%s did not answer within %v", at.place, checkTimeout)
+			case err != nil:
+				s.Unreachable = firstLine(mysqldb.Wrap(err, "SL9007", at.name+" "+at.place).Error())
+			}
+			for _, r := range rows {
+				if slices.Contains(topics, r.Topic) { // lines may share shards
+					s.progressRows = append(s.progressRows, r)
+				}
+			}
+			list[i] = s
+		})
+	}
+	wg.Wait()
+	return list, ctx.Err()
 }
 
 // leaseOwners are the owners whose lease of a group of the sink runs, by the database's clock.
