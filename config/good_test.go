@@ -218,3 +218,10 @@ func TestProblemsAreBounded(t *testing.T) {
 		t.Errorf("a file of %d bytes: %v", fileBytesMax+1, err)
 	}
 }
+
+// A path may lead to a device without end: no more is read than a file may have.
+func TestLoadReadsNoMoreThanAFileMayHave(t *testing.T) {
+	if _, err := Load("/dev/zero"); err == nil || len(err.Error()) > 1000 {
+		t.Errorf("/dev/zero: %v", err)
+	}
+}

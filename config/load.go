@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -18,12 +19,22 @@ import (
 
 // Load reads and validates a file. Variables stay unresolved: a command needs only the secrets that it uses.
 func Load(path string) (*Config, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, &fault.Error{Code: codeUnreadable, Class: fault.Usage, Err: err,
 			What: path + " cannot be read: " + reason(err), Do: "slotline init writes one; -c names another"}
 	}
 	return Parse(path, data)
+}
+
+// readFile reads no more than Parse would refuse: a path may lead to a device without end.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, fileBytesMax+1))
 }
 
 // Parse validates the text of a file; name is what errors call it. The error is Problems: all that is wrong at once.
