@@ -274,14 +274,29 @@ func TestClickHouseSinkLeaseRunsOut(t *testing.T) {
 		t.Errorf("the first owner applied: %v", err)
 	}
 	l.wantView("items_now", "item,name", "1|one")
+	owners := func(when, want string) {
+		t.Helper()
+		for _, p := range []int32{1, 3} {
+			if r := l.progressOf(p); r.Owner != want {
+				t.Errorf("%s partition %d is owned by %q, wanted %q", when, p, r.Owner, want)
+			}
+		}
+	}
+	owners("taken over,", "second")
 	if err := o.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	owners("released,", "")
 	started := time.Now()
 	l.takeOver(l.sink("third"))
 	if took := time.Since(started); took > l.lease {
 		t.Errorf("a released group was taken over after %s", took)
 	}
+	// One that lets go late takes nobody else's name.
+	if err := first.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	owners("released by the first,", "third")
 }
 
 // Hosts are tried in order; one that goes away during the work is left for the next, and nothing is lost or doubled.

@@ -115,6 +115,25 @@ func TestP8_ProgressAcceptGap(t *testing.T) {
 	}
 }
 
+// A process that drains leaves no name: status must not show an owner that is gone. One that lets go late takes nobody
+// else's.
+func TestMySQLSinkReleaseTakesTheNameOut(t *testing.T) {
+	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	first := l.takeOver(l.sink("first"), 1)
+	second := l.takeOver(l.sink("second"), 1)
+	for _, c := range []struct {
+		o    event.Owned
+		want string
+	}{{first, "second"}, {second, ""}} {
+		if err := c.o.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if r := l.progress("s1", 1); r.Owner != c.want || r.OwnerEpoch != 2 {
+			t.Errorf("owned by %q at epoch %d, wanted %q at 2", r.Owner, r.OwnerEpoch, c.want)
+		}
+	}
+}
+
 // One partition whose row is locked by a paused writer does not keep others from being taken over.
 func TestP13_MySQLSinkTakeOversWhileOneIsLocked(t *testing.T) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/slotline/slotline/event"
@@ -43,9 +44,11 @@ func (g *Group) keep() {
 func (g *Group) learn(ctx context.Context) error {
 	s := g.state
 	for _, p := range g.parts {
-		if _, err := s.store.takeProgress(ctx, p, s.o.Owner); err != nil {
+		taken, err := s.store.takeProgress(ctx, p, s.o.Owner)
+		if err != nil {
 			return g.notSeeded(err)
 		}
+		g.stand = append(g.stand, taken) // so that a take-over that fails half-way can let go
 	}
 	r, stand, err := s.store.read(ctx, g.number, g.parts)
 	if err != nil {
@@ -86,12 +89,26 @@ func (g *Group) Pending() *Intent {
 // Lost is closed when the lease has run out or was released.
 func (g *Group) Lost() <-chan struct{} { return g.hold.Lost() }
 
-// Release ends the lease, so that a successor need not wait, and the goroutine that keeps it.
+// Release ends the lease, so that a successor need not wait, and the goroutine that keeps it; and it takes the owner's
+// name out of the progress rows.
 func (g *Group) Release(ctx context.Context) error {
 	g.stop()
-	err := g.hold.Release(ctx)
+	err := g.letGo(ctx)
 	<-g.done
 	return err
+}
+
+// letGo ends the lease first: the names are for people. A successor that is there already has other epochs, and keeps
+// its name.
+func (g *Group) letGo(ctx context.Context) error {
+	errs := []error{g.hold.Release(ctx)}
+	g.mu.Lock()
+	stand := slices.Clone(g.stand)
+	g.mu.Unlock()
+	for _, r := range stand {
+		errs = append(errs, g.state.store.releaseProgress(ctx, r.Partition, r.OwnerEpoch))
+	}
+	return g.state.wrap(errors.Join(errs...))
 }
 
 // Begin stores the intent of a batch, unless it is stored. It may be called again after an error, and after it

@@ -25,6 +25,8 @@ type store interface {
 	acquire(ctx context.Context, group int, owner string, ttl time.Duration) (hold, error)
 	// takeProgress bumps the owner epoch of a progress row, and returns it.
 	takeProgress(ctx context.Context, p event.Partition, owner string) (progress.Row, error)
+	// releaseProgress takes the owner's name out of a progress row, if the row's epoch is still this one.
+	releaseProgress(ctx context.Context, p event.Partition, epoch int64) error
 	// read returns a group's row, and the progress rows of the partitions.
 	read(ctx context.Context, group int, parts []event.Partition) (row, []progress.Row, error)
 	// put stores an unconfirmed intent if epoch is the row's; found says whether it is.
@@ -64,6 +66,10 @@ func (s sqlStore) takeProgress(ctx context.Context, p event.Partition, owner str
 		err = errNotSeeded
 	}
 	return r, err
+}
+
+func (s sqlStore) releaseProgress(ctx context.Context, p event.Partition, epoch int64) error {
+	return progress.Release(ctx, s.db, s.key(p), epoch)
 }
 
 const readSQL = "SELECT `owner`,`owner_epoch`,`run_id`,`seq`,`codec`,`ranges`,`excluded`,`confirmed` FROM `slotline_intent` " +

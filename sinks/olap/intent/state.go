@@ -77,7 +77,7 @@ func (s *State) TakeOver(ctx context.Context, group int, parts []event.Partition
 	if err := g.learn(ctx); err != nil {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
-		return nil, errors.Join(s.wrap(err), s.wrap(h.Release(end)))
+		return nil, errors.Join(s.wrap(err), g.letGo(end))
 	}
 	g.keep()
 	return g, nil

@@ -162,6 +162,14 @@ func (p *process) takeProgress(_ context.Context, part event.Partition, owner st
 	return r, err
 }
 
+func (p *process) releaseProgress(_ context.Context, part event.Partition, epoch int64) error {
+	return p.call(func() {
+		if at := &p.w.db.progress[find(p.w.db.progress, part)]; at.OwnerEpoch == epoch {
+			at.Owner = ""
+		}
+	})
+}
+
 func (p *process) read(_ context.Context, _ int, parts []event.Partition) (r row, stand []progress.Row, err error) {
 	err = p.call(func() {
 		r = p.w.db.row
