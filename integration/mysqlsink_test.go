@@ -115,6 +115,34 @@ func TestP8_ProgressAcceptGap(t *testing.T) {
 	}
 }
 
+// How long a partition has stood still is counted by the database's clock, from the making of its row on; a take-over is
+// no move.
+func TestMySQLSinkProgressSaysSinceWhenItStands(t *testing.T) {
+	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	now := func() (at time.Time) {
+		if err := l.dbs["s1"].QueryRow("SELECT UTC_TIMESTAMP(6)").Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	made := l.progress("s1", 1).UpdatedAt
+	if age := now().Sub(made); age < 0 || age > time.Minute || made.Location() != time.UTC {
+		t.Errorf("the row was made at %s, %s ago", made, age)
+	}
+	if here := time.Since(made); here < -time.Minute || here > time.Minute {
+		t.Errorf("the row was made %s ago by the clock of this process", here)
+	}
+	o := l.takeOver(l.sink("a"), 1)
+	if at := l.progress("s1", 1).UpdatedAt; !at.Equal(made) {
+		t.Errorf("a take-over changed updated_at from %s to %s", made, at)
+	}
+	before := now()
+	l.applyBatch(o, l.batch(0, l.message(1, "items", event.Upsert, 1, item(l.tenantIn(1, "s1"), 1, "x"))))
+	if at := l.progress("s1", 1).UpdatedAt; at.Before(before) || at.After(now()) {
+		t.Errorf("a batch applied after %s: updated_at is %s", before, at)
+	}
+}
+
 // A process that drains leaves no name: status must not show an owner that is gone. One that lets go late takes nobody
 // else's.
 func TestMySQLSinkReleaseTakesTheNameOut(t *testing.T) {

@@ -101,7 +101,9 @@ type Row struct {
 	HaltedAt    time.Time // zero: not halted
 	HaltCode    string
 	HaltText    string
-	UpdatedAt   time.Time
+	// UpdatedAt is when Next moved last, or the row was made, by the database's clock, in UTC. A take-over moves nothing:
+	// a sink that is restarted again and again is as far behind as before.
+	UpdatedAt time.Time
 }
 
 // Position is where the row says that the sink stands.
@@ -171,8 +173,8 @@ func TakeOver(ctx context.Context, conn *sql.Conn, key Key, owner string) (Row, 
 		return Row{}, err
 	}
 	defer tx.Rollback()
-	_, err = tx.ExecContext(ctx, "UPDATE `slotline_progress` SET `owner_epoch`=`owner_epoch`+1,`owner`=?,"+
-		"`updated_at`=UTC_TIMESTAMP(6) WHERE "+key.where(), owner)
+	_, err = tx.ExecContext(ctx, "UPDATE `slotline_progress` SET `owner_epoch`=`owner_epoch`+1,`owner`=? WHERE "+
+		key.where(), owner)
 	if err != nil {
 		return Row{}, err
 	}
