@@ -63,9 +63,9 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 			continue
 		}
 		m.retryAt, m.retry.tries = time.Time{}, 0
-		why := judge(ask[i], l)
+		why := judge(ask[i], l, u.loop.acceptGap(ask[i].Partition))
 		if why == nil {
-			why = m.loss()
+			why = m.loss(u.loop.acceptGap(m.at.Partition))
 		}
 		if why == nil {
 			why = u.pendingGone(ask[i].Partition, l)
@@ -127,7 +127,7 @@ func (m *member) question() (event.Position, bool) {
 }
 
 // loss is what the client found out by itself and would go on from.
-func (m *member) loss() *fault.Error {
+func (m *member) loss(acceptGap string) *fault.Error {
 	if m.stream == nil {
 		return nil
 	}
@@ -135,22 +135,37 @@ func (m *member) loss() *fault.Error {
 	err := m.stream.trouble
 	m.stream.mu.Unlock()
 	if lost, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
-		return cutFault(event.Position{Partition: m.at.Partition, Next: lost.ConsumedTo, LeaderEpoch: lost.ConsumedToEpoch}, lost.ResetTo)
+		return cutFault(event.Position{Partition: m.at.Partition, Next: lost.ConsumedTo, LeaderEpoch: lost.ConsumedToEpoch},
+			lost.ResetTo, acceptGap)
 	}
 	if big, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
 		return &fault.Error{Code: "SL6013", Class: fault.Fatal, Err: err,
 			What: fmt.Sprintf("the record batch at offset %d is larger than memory allows. Nothing was skipped.", big.Offset),
 			Why:  "the relay writes no such batch: another program wrote into the topic",
-			Do:   "find that program; slotline sink accept-gap goes past its batch and records who and why"}
+			Do: fmt.Sprintf("find that program; to read its batch, raise outbox.event_bytes_max (batches of up to %d such events are read) and restart the sink",
+				decompressedBatchesMax)}
 	}
 	return nil
 }
 
-// pendingGone says that a stored batch reaches beyond the log.
+// acceptGap is the command with which a person goes past what a partition has lost.
+func (l *loop) acceptGap(p event.Partition) string {
+	command := fmt.Sprintf("slotline sink accept-gap --sink %s --partition %d", l.sink.Name(), p.Number)
+	if p.Topic != l.opts.Config.Kafka.Topic {
+		command += " --topic " + p.Topic
+	}
+	return command + ` --why "..."`
+}
+
+// pendingGone says that a stored batch reaches beyond the log. The position itself may be as it should be: then there is
+// no gap to accept, and only the stored batch is in the way.
 func (u *unit) pendingGone(p event.Partition, l kafka.Log) *fault.Error {
 	for _, r := range u.pending {
 		if r.Partition == p && r.To > l.End {
-			return cutFault(event.Position{Partition: p, Next: r.To, LeaderEpoch: r.LeaderEpoch}, l.End)
+			why := cutFault(event.Position{Partition: p, Next: r.To, LeaderEpoch: r.LeaderEpoch}, l.End, "")
+			why.Do = fmt.Sprintf("find out why; then set confirmed=1 in the row of slotline_intent (sink %s) whose ranges name partition %d: what is left "+
+				"of the batch is cut anew, and versions decide", u.loop.sink.Name(), p.Number)
+			return why
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
@@ -34,7 +35,7 @@ func TestP8_Judge(t *testing.T) {
 		"a broker without topic ids":    {event.Position{Next: 7, TopicID: id, LeaderEpoch: 3}, kafka.Log{End: 9, Epoch: 3, EpochEnd: 9}, ""},
 	} {
 		got := ""
-		if why := judge(c.at, c.log); why != nil {
+		if why := judge(c.at, c.log, "slotline sink accept-gap"); why != nil {
 			got = why.Code
 			if why.Class != fault.Fatal || why.Do == "" {
 				t.Errorf("%s: %v", name, why)
@@ -45,6 +46,23 @@ func TestP8_Judge(t *testing.T) {
 		}
 	}
 }
+
+// The command that a halt names is whole: it can be run as it stands, but for the reason.
+func TestAcceptGapIsTheWholeCommand(t *testing.T) {
+	l := &loop{sink: namedSink{}, opts: Options{Config: &config.Config{Kafka: config.Kafka{Topic: "flights.events"}}}}
+	for topic, want := range map[string]string{
+		"flights.events": `slotline sink accept-gap --sink named --partition 11 --why "..."`,
+		"flights.bags":   `slotline sink accept-gap --sink named --partition 11 --topic flights.bags --why "..."`,
+	} {
+		if got := l.acceptGap(event.Partition{Topic: topic, Number: 11}); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+type namedSink struct{ Sink }
+
+func (namedSink) Name() string { return "named" }
 
 // modelLog is a partition's log as its leader has it: for each offset from start on, the epoch under which it was
 // written and what was written.
@@ -120,7 +138,7 @@ func TestP8_JudgeAgainstAModel(t *testing.T) {
 			for o := log.start; o < min(at.Next, end); o++ {
 				lost = lost || applied[o] != log.value[o-log.start]
 			}
-			why := judge(at, log.answer(at, leader))
+			why := judge(at, log.answer(at, leader), "slotline sink accept-gap")
 			if why == nil && lost {
 				t.Fatalf("a log that lost something is taken for a continuation of %+v: %+v", at, log)
 			}
@@ -134,7 +152,7 @@ func TestP8_JudgeAgainstAModel(t *testing.T) {
 			// Apply some of it, one epoch at a time, as batches do.
 			for n := r.IntN(6); n > 0 && at.Next < end; n-- {
 				e := log.epoch[at.Next-log.start]
-				if at.LeaderEpoch >= 0 && e != at.LeaderEpoch && judge(at, log.answer(at, leader)) != nil {
+				if at.LeaderEpoch >= 0 && e != at.LeaderEpoch && judge(at, log.answer(at, leader), "slotline sink accept-gap") != nil {
 					t.Fatalf("halted at a change of leader without a loss: %+v", at)
 				}
 				applied[at.Next] = log.value[at.Next-log.start]
