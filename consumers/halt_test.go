@@ -113,7 +113,7 @@ func TestHaltThatLastsIsOneHalt(t *testing.T) {
 	}
 }
 
-// A halt whose record failed is recorded by a later try, and the log says once why it could not.
+// A halt whose record failed is recorded by a later try, and the log does not repeat why it could not.
 func TestHaltIsRecordedLater(t *testing.T) {
 	l := newLine(t)
 	var down atomic.Bool
@@ -135,7 +135,8 @@ func TestHaltIsRecordedLater(t *testing.T) {
 	down.Store(false)
 	l.until("all are recorded", func() bool { return len(l.memory.Halts()) == 4 })
 	l.halted(p.stop())
-	if n := strings.Count(p.log.String(), "could not record the halt"); n != 1 {
+	// One line, or one for each partition where they halt far apart: not one for each try.
+	if n := strings.Count(p.log.String(), "could not record the halt"); n == 0 || n > 4 {
 		t.Errorf("the log says %d times that it could not record", n)
 	}
 }

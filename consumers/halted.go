@@ -32,14 +32,38 @@ type Halted struct {
 	Halts []Halt // by topic and partition
 }
 
+// Error has one paragraph for all partitions of a topic that are halted for the same reason, since the first of them was.
 func (h *Halted) Error() string {
+	type group struct {
+		topic, why string
+		since      time.Time
+		parts      []int32
+	}
+	var groups []*group
+	for _, p := range h.Halts {
+		why := p.Why.Error()
+		i := slices.IndexFunc(groups, func(g *group) bool { return g.topic == p.Topic && g.why == why })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, &group{topic: p.Topic, why: why, since: p.Since})
+		}
+		g := groups[i]
+		g.parts = append(g.parts, p.Number)
+		if p.Since.Before(g.since) {
+			g.since = p.Since
+		}
+	}
 	var b strings.Builder
-	for i, p := range h.Halts {
+	for i, g := range groups {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "%s, %s partition %d halted since %s: %s", h.Sink, p.Topic, p.Number,
-			p.Since.UTC().Format("15:04:05Z"), p.Why.Error())
+		noun := "partition"
+		if len(g.parts) > 1 {
+			noun = "partitions"
+		}
+		fmt.Fprintf(&b, "%s, %s %s %s halted since %s: %s", h.Sink, g.topic, noun, spans(g.parts),
+			g.since.UTC().Format("15:04:05Z"), g.why)
 	}
 	return b.String()
 }
