@@ -68,8 +68,8 @@ func clickhouseInsert(b *bench) []Result {
 	rounds := b.alternate(clickhouseRounds, func(int) { c.produceAll(c.client, n, func(int) *kgo.Record { return record(row()) }) },
 		func(int) float64 { return c.consume(c.sink, n) }, func(int) float64 { return c.bareLoop(n) })
 	return []Result{summarize("clickhouse_insert", "rows/s", rounds,
-		fmt.Sprintf("%d rows a round, from %d partitions in %d groups, blocks of %d; bare: ch-go, prebuilt blocks, lz4, %d connections",
-			n, partitions, clickhouseGroups, clickhouseBlock, clickhouseGroups))}
+		fmt.Sprintf("%d rows a round, from %d partitions in %d groups, blocks of %d; bare: ch-go, prebuilt blocks, lz4, %d connections. %s",
+			n, partitions, clickhouseGroups, clickhouseBlock, clickhouseGroups, cpuPerRow(rounds, n)))}
 }
 
 func (c *clickhouseBench) statement(body string) {

@@ -56,8 +56,8 @@ func relayDrain(b *bench) []Result {
 		return min(reading[i], producing[i])
 	})
 	return []Result{summarize("relay_drain", "events/s", rounds,
-		fmt.Sprintf("%d events of %d B a round, 12 headers, lz4, 1 lane, %d partitions, 1 %% of ids missing; bare is the lower of reading alone (%s/s) and producing alone (%s/s)",
-			d.rows, orderBytes, partitions, figure(median(reading)), figure(median(producing))))}
+		fmt.Sprintf("%d events of %d B a round, 12 headers, lz4, 1 lane, %d partitions, 1 %% of ids missing; bare is the lower of reading alone (%s/s) and producing alone (%s/s). %s (both)",
+			d.rows, orderBytes, partitions, figure(median(reading)), figure(median(producing)), cpuPerRow(rounds, d.rows)))}
 }
 
 // fill appends a backlog while no relay runs.

@@ -131,7 +131,7 @@ func emitOverhead(b *bench) []Result {
 		for range b.rows(emitAlone) {
 			ours, bare = append(ours, timed(s.emit)), append(bare, timed(s.plain))
 		}
-		one = append(one, round{median(ours), median(bare)})
+		one = append(one, round{ours: median(ours), bare: median(bare)})
 	}
 	added := each(one, func(r round) float64 { return r.ours - r.bare })
 	many := b.alternate(emitRounds, nil, together(s.emit), together(s.plain))

@@ -45,7 +45,7 @@ func mysqlTextInsert(b *bench) []Result {
 		m.prepare()
 	}, m.ours, m.bare)
 	m.check()
-	return []Result{summarize("mysql_text_insert", "rows/s", rounds, m.note("new rows in a table that grows"))}
+	return []Result{summarize("mysql_text_insert", "rows/s", rounds, m.note("new rows in a table that grows", rounds))}
 }
 
 func mysqlTextUpdate(b *bench) []Result {
@@ -62,7 +62,7 @@ func mysqlTextUpdate(b *bench) []Result {
 		m.prepare()
 	}, m.ours, m.bare)
 	m.check()
-	return []Result{summarize("mysql_text_update", "rows/s", rounds, m.note(fmt.Sprintf("rows at random of %d", len(all))))}
+	return []Result{summarize("mysql_text_update", "rows/s", rounds, m.note(fmt.Sprintf("rows at random of %d", len(all)), rounds))}
 }
 
 func (b *bench) newMySQLBench() *mysqlBench {
@@ -206,7 +206,7 @@ func (m *mysqlBench) check() {
 	}
 }
 
-func (m *mysqlBench) note(what string) string {
-	return fmt.Sprintf("%s; %d rows a round, from %d partitions, over %d connections, %d rows a transaction in statements of %d; bare: prebuilt, sorted statements with the version guard",
-		what, len(m.rows), partitions, partitions, mysqlTransaction, mysqlStatement)
+func (m *mysqlBench) note(what string, rounds []round) string {
+	return fmt.Sprintf("%s; %d rows a round, from %d partitions, over %d connections, %d rows a transaction in statements of %d; bare: prebuilt, sorted statements with the version guard. %s",
+		what, len(m.rows), partitions, partitions, mysqlTransaction, mysqlStatement, cpuPerRow(rounds, len(m.rows)))
 }

@@ -11,7 +11,7 @@ import (
 
 func TestLatestIsAListOfSixFields(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out", "latest.json")
-	list := []Result{summarize("relay_drain", "events/s", []round{{1, 2}}, "said below the table alone"), {Name: "b", Unit: "ms"}}
+	list := []Result{summarize("relay_drain", "events/s", []round{{ours: 1, bare: 2}}, "said below the table alone"), {Name: "b", Unit: "ms"}}
 	for range 2 { // a second run replaces the first
 		if err := writeJSON(path, list); err != nil {
 			t.Fatal(err)

@@ -2,14 +2,20 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"runtime"
 	"runtime/pprof"
 	"slices"
+	"syscall"
+	"time"
 )
 
-// round is what one round measured of each side, in the same unit.
-type round struct{ ours, bare float64 }
+// round is what one round measured of each side, in the same unit, and the CPU time that this process took for it.
+type round struct {
+	ours, bare       float64
+	oursCPU, bareCPU time.Duration
+}
 
 // roundsMin are measured however long they take: fewer have no median that means anything.
 const roundsMin = 3
@@ -26,9 +32,15 @@ func alternate(n int, more func() bool, before func(i int), ours, bare func(i in
 		var r round
 		sides := []func(){
 			func() {
+				from := cpu()
 				pprof.Do(context.Background(), pprof.Labels("side", "ours"), func(context.Context) { r.ours = ours(i) })
+				r.oursCPU = cpu() - from
 			},
-			func() { r.bare = bare(i) },
+			func() {
+				from := cpu()
+				r.bare = bare(i)
+				r.bareCPU = cpu() - from
+			},
 		}
 		if i%2 == 1 {
 			slices.Reverse(sides)
@@ -40,6 +52,22 @@ func alternate(n int, more func() bool, before func(i int), ours, bare func(i in
 		rounds = append(rounds, r)
 	}
 	return rounds
+}
+
+// cpu is what this process has used so far.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// cpuPerRow says what the client's side of n rows costs: a figure that other load on the machine changes little.
+func cpuPerRow(rounds []round, n int) string {
+	micros := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 / float64(n) }
+	return fmt.Sprintf("CPU of this process per row: %.2f µs, bare %.2f µs",
+		median(each(rounds, func(r round) float64 { return micros(r.oursCPU) })), median(each(rounds, func(r round) float64 { return micros(r.bareCPU) })))
 }
 
 // median is the middle one, or the mean of the two in the middle; NaN of none.

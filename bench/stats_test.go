@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -59,7 +60,7 @@ func TestQuantileIsTheSmallestValueThatTheShareDoesNotExceed(t *testing.T) {
 
 func TestTheRatioIsTheMedianOfTheRoundsOwn(t *testing.T) {
 	// The machine is half as fast in the second and third round: the medians' ratio would be 50/100.
-	r := summarize("x", "rows/s", []round{{90, 100}, {45, 50}, {50, 100}, {180, 200}}, "")
+	r := summarize("x", "rows/s", []round{{ours: 90, bare: 100}, {ours: 45, bare: 50}, {ours: 50, bare: 100}, {ours: 180, bare: 200}}, "")
 	if r.Ratio != 0.9 || r.ratioMin != 0.5 || r.ratioMax != 0.9 || r.Ours != 70 || r.Bare != 100 || r.Rounds != 4 {
 		t.Errorf("%+v", r)
 	}
@@ -76,11 +77,23 @@ func TestRoundsAlternateAndSwapTheirOrder(t *testing.T) {
 		t.Errorf("order %v, want %v", order, want)
 	}
 	for i, r := range rounds {
-		if r != (round{float64(i), float64(i)}) {
+		if r.ours != float64(i) || r.bare != float64(i) {
 			t.Errorf("round %d has %v", i, r)
 		}
 	}
 	if n := len(alternate(9, func() bool { return false }, nil, say(""), say(""))); n != roundsMin {
 		t.Errorf("%d rounds where there is no time, want %d", n, roundsMin)
+	}
+
+	work := func(int) float64 {
+		for from := cpu(); cpu()-from < 5*time.Millisecond; {
+		}
+		return 1
+	}
+	if r := alternate(1, forever, nil, work, func(int) float64 { return 1 })[0]; r.oursCPU < 5*time.Millisecond || r.bareCPU >= r.oursCPU {
+		t.Errorf("a side that used 5 ms of CPU is said to have used %s, an idle one %s", r.oursCPU, r.bareCPU)
+	}
+	if got, want := cpuPerRow([]round{{oursCPU: 3 * time.Second, bareCPU: time.Second}}, 1_000_000), "CPU of this process per row: 3.00 µs, bare 1.00 µs"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
