@@ -69,6 +69,7 @@ up)
 		trap 'rm -rf "$work"' EXIT
 		(cd .. && CGO_ENABLED=0 GOOS=linux go build -trimpath -o "$work/slotline" ./cmd/slotline)
 		docker build -q -t slotline:local -f Dockerfile "$work"
+		docker image prune -f --filter label=slotline.image=local >/dev/null # the one of an earlier build
 	fi
 	compose up -d
 	within 120 "the layout is applied" applied
