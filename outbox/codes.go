@@ -14,4 +14,5 @@ const (
 	codeTailScanFailed = "SL5010" // the topic's tail cannot be read
 	codeMaxvalueFilled = "SL5011" // a lane table's last partition holds rows and cannot be split
 	codeLeaseLost      = "SL5012" // a lane's lease is lost while it was relayed
+	codeWentBack       = "SL5013" // a lane table gives out ids again that the lane has passed
 )

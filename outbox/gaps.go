@@ -151,4 +151,9 @@ func (g *gapTracker) hotRanges() []idRange {
 	return ranges
 }
 
+// has says whether an id is a gap: its row may commit yet.
+func (g *gapTracker) has(id uint64) bool {
+	return g.cold.contains(id) || slices.ContainsFunc(g.hot, func(h hotRange) bool { return h.From <= id && id <= h.To })
+}
+
 func countIDs(ranges []idRange) uint64 { s := idSet{ranges}; return s.count() }

@@ -73,13 +73,13 @@ func (g generations) last() int64 { return g[len(g)-1].Number }
 // generation in which no id was passed yet is replaced, so that a database that fails over again and again does not
 // grow the list.
 func (g generations) begin(from uint64, tail int64) (generations, error) {
-	n := max(g.last(), tail) + 1
-	if n > generationMax {
+	last := max(g.last(), tail)
+	if last >= generationMax { // compared before 1 is added, which may overflow
 		return nil, fmt.Errorf("generation %d is the last there can be", generationMax)
 	}
 	kept := slices.Clone(g)
 	for len(kept) > 0 && kept[len(kept)-1].From >= from {
 		kept = kept[:len(kept)-1]
 	}
-	return append(kept, generation{from, n}), nil
+	return append(kept, generation{from, last + 1}), nil
 }

@@ -87,7 +87,8 @@ func TestGoldenSQL(t *testing.T) {
 		readSQL(3, 1000, []idRange{{12, 15}}, 16),
 		readIDsSQL(0, []idRange{{7, 7}, {9, 9}}, 2),
 		findIDsSQL(0, []idRange{{7, 9}, {11, 11}}, 50000),
-		saveLaneSQL, beginGenerationSQL, saveGapSQL, deleteGapSQL, haltLaneSQL, startLaneSQL, loadLaneSQL, loadGapSQL,
+		lookBackSQL(0, 7, 9, false), lookBackSQL(0, 0, 9, true), nextIDSQL,
+		saveLaneSQL, beginGenerationSQL, goBackSQL, clearGapsSQL, saveGapSQL, deleteGapSQL, haltLaneSQL, startLaneSQL, loadLaneSQL, loadGapSQL,
 		deadSQL(1), lostSQL(1), backlogSQL(2), splitSQL(0, partitionsUpTo(5_000_001, 1_000_000, 2)),
 	} {
 		b.WriteString(s + ";\n")

@@ -58,6 +58,24 @@ func (s *laneState) settleParked() {
 	}
 }
 
+// goBack makes a cursor that lies lower the state's: whatever lies above it is to be read again.
+func (s *laneState) goBack(cursor uint64) {
+	above := idRange{cursor + 1, ^uint64(0)}
+	cut := func(ranges []idRange) []idRange {
+		var kept []idRange
+		for _, r := range ranges {
+			if r.From < above.From {
+				kept = append(kept, idRange{r.From, min(r.To, cursor)})
+			}
+		}
+		return kept
+	}
+	s.cursor, s.hot, s.cold = cursor, cut(s.hot), cut(s.cold)
+	for _, set := range s.parked {
+		*set = bucketSet{idSet: idSet{cut(set.ranges)}}
+	}
+}
+
 // Kinds of slotline_lane_gap rows.
 const coldKind = "cold" // the others are "<topic>/<partition>": parked ids
 
@@ -122,6 +140,8 @@ const (
 		"WHERE lane = ? AND owner_epoch = ? AND server_uuid = @@server_uuid"
 	beginGenerationSQL = "UPDATE slotline_lane SET generations = ?, server_uuid = @@server_uuid, saved_at = UTC_TIMESTAMP(6) " +
 		"WHERE lane = ? AND owner_epoch = ? AND @@server_uuid = ?"
+	goBackSQL    = "UPDATE slotline_lane SET cursor_id = ?, hot = ? WHERE lane = ? AND owner_epoch = ?"
+	clearGapsSQL = "DELETE FROM slotline_lane_gap WHERE lane = ?"
 	saveGapSQL   = "INSERT INTO slotline_lane_gap (lane, kind, bucket, ids) VALUES (?, ?, ?, ?) ON DUPLICATE KEY UPDATE ids = VALUES(ids)"
 	deleteGapSQL = "DELETE FROM slotline_lane_gap WHERE lane = ? AND kind = ? AND bucket = ?"
 	haltLaneSQL  = "UPDATE slotline_lane SET halted_at = UTC_TIMESTAMP(6), halt_code = ?, halt_text = ? WHERE lane = ? AND owner_epoch = ?"
@@ -229,6 +249,44 @@ func saveLane(ctx context.Context, db *sql.DB, lane int, epoch int64, gens gener
 		}
 	}
 	return tx.Commit()
+}
+
+// storeGeneration stores generations and the server's uuid; with back, also a cursor that went back and what is left of
+// the gaps and the parked ids.
+func storeGeneration(ctx context.Context, db *sql.DB, lane int, epoch int64, gens generations, uuid string, s *laneState, back bool) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := oneRow(tx.ExecContext(ctx, beginGenerationSQL, gens.String(), lane, epoch, uuid)); err != nil {
+		return err
+	}
+	if back {
+		if err := oneRow(tx.ExecContext(ctx, goBackSQL, s.cursor, string(appendRanges(nil, s.hot)), lane, epoch)); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, clearGapsSQL, lane); err != nil {
+			return err
+		}
+		if err := saveBuckets(ctx, tx, lane, coldKind, allBuckets(s.cold)); err != nil {
+			return err
+		}
+		for p, set := range s.parked {
+			if err := saveBuckets(ctx, tx, lane, partitionName(p), allBuckets(set.ranges)); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.Commit()
+}
+
+func allBuckets(ranges []idRange) map[uint64]string {
+	set := bucketSet{idSet: idSet{ranges}}
+	for _, r := range ranges {
+		set.touch(r.From)
+	}
+	return set.takeDirty()
 }
 
 func saveBuckets(ctx context.Context, tx *sql.Tx, lane int, kind string, buckets map[uint64]string) error {

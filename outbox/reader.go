@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 )
@@ -45,9 +44,12 @@ const (
 	sweepTerms  = 500    // cold ranges per statement of a sweep
 )
 
-// errWentBack says that the database lost rows that were read before, or that another server answers. The lane is
-// taken over anew.
-var errWentBack = errors.New("the outbox database went back, or another server answers")
+// errWentBack says that ids which the lane has passed are given out again: what the table holds up to the greatest id
+// read is not what was read. errOtherServer says that another server answers. The lane is taken over anew.
+var (
+	errWentBack    = errors.New("the outbox database went back")
+	errOtherServer = errors.New("another server answers")
+)
 
 // readBatch is what one read found.
 type readBatch struct {
@@ -67,11 +69,13 @@ type reader struct {
 	wake   <-chan struct{}
 
 	conn      *sql.Conn
-	lastEvent event.ID // of row gaps.read, as it was read; zero when this session has not read it
+	known     knownRows
+	anchored  bool // known was filled
 	limit     int
 	hotWas    string
 	nextCheck time.Time
 	nextSweep time.Time
+	nextLook  time.Time
 	stats     *laneStats
 }
 
@@ -89,7 +93,7 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 				return nil
 			}
 			r.disconnect()
-			if errors.Is(err, errWentBack) || fault.Is(err, fault.Fatal) || mysqldb.Classify(err) == fault.Fatal {
+			if errors.Is(err, errWentBack) || errors.Is(err, errOtherServer) || fault.Is(err, fault.Fatal) || mysqldb.Classify(err) == fault.Fatal {
 				return err
 			}
 			failures++
@@ -163,6 +167,12 @@ func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) 
 			return nil, false, err
 		}
 	}
+	if now := time.Now(); !now.Before(r.nextLook) {
+		if err := r.lookBack(ctx, true); err != nil {
+			return nil, false, err
+		}
+		r.nextLook = now.Add(r.time.Ends)
+	}
 	if now := time.Now(); !now.Before(r.nextSweep) {
 		if err := r.sweepCold(ctx); err != nil {
 			return nil, false, err
@@ -212,24 +222,16 @@ func (r *reader) connect(ctx context.Context) (err error) {
 		}
 	}()
 	var uuid string
-	var maxID uint64
-	err = conn.QueryRowContext(ctx, "SELECT @@server_uuid, (SELECT COALESCE(MAX(id), 0) FROM "+LaneTable(r.lane)+") /*"+pad+"*/").Scan(&uuid, &maxID)
-	if err != nil {
+	if err := conn.QueryRowContext(ctx, "SELECT @@server_uuid /*"+pad+"*/").Scan(&uuid); err != nil {
 		return err
 	}
 	if serverSum(uuid) != r.sum {
-		return fmt.Errorf("%w: server_uuid is %s now", errWentBack, uuid)
+		return fmt.Errorf("%w: server_uuid is %s now", errOtherServer, uuid)
 	}
-	if r.lastEvent != (event.ID{}) {
-		var id []byte
-		err := conn.QueryRowContext(ctx, "SELECT event_id FROM "+LaneTable(r.lane)+" WHERE id = ?", r.gaps.read).Scan(&id)
-		switch {
-		case errors.Is(err, sql.ErrNoRows) || err == nil && string(id) != string(r.lastEvent[:]):
-			return fmt.Errorf("%w: row %d of %s, read before, is not there (the greatest id is %d)", errWentBack, r.gaps.read, LaneTable(r.lane), maxID)
-		case err != nil:
-			return err
-		}
+	if err := freshStatistics(ctx, conn); err != nil {
+		return err
 	}
+	r.nextLook = time.Time{} // before anything is read
 	r.conn = conn
 	return nil
 }
@@ -247,10 +249,15 @@ var pad = func() string {
 // disconnect closes the connection rather than giving it back: a transaction may be open on it.
 func (r *reader) disconnect() {
 	if r.conn != nil {
-		r.conn.Raw(func(any) error { return driver.ErrBadConn })
-		r.conn.Close()
+		drop(r.conn)
 		r.conn = nil
 	}
+}
+
+// drop closes a connection that is of no use to others.
+func drop(conn *sql.Conn) {
+	conn.Raw(func(any) error { return driver.ErrBadConn })
+	conn.Close()
 }
 
 // read is one read: the rows after the greatest id read, and those that fill hot gaps, in one read view.
@@ -289,10 +296,10 @@ func (r *reader) read(ctx context.Context) (items []*item, more bool, err error)
 // readOnce reads the gaps of each part, and with the last part the rows after the greatest id read.
 func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item, more bool, err error) {
 	var ids []uint64
-	var last event.ID
 	var a arena
 	var row laneRow
 	size, cut, abandoned := int64(0), false, false
+	outer := ctx
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
 	for i, gaps := range parts {
@@ -307,12 +314,11 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item
 				return false, err
 			}
 			if sum != r.sum {
-				return false, fmt.Errorf("%w: rows come from another server", errWentBack)
+				return false, fmt.Errorf("%w: rows come from it", errOtherServer)
 			}
 			it := r.router.item(&row, r.gens, &a)
 			items = append(items, it)
 			ids = append(ids, row.id)
-			last = it.eventID
 			size += it.bytes
 			n++
 			cut = n == r.limit || size >= batchBytes
@@ -334,13 +340,21 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item
 	if cut {
 		upto = ids[len(ids)-1]
 	}
-	before := r.gaps.read
-	r.gaps.observe(ids, upto, time.Now())
-	if r.gaps.read > before {
-		r.lastEvent = last
-	}
 	if abandoned {
 		r.disconnect()
+		if err := r.connect(outer); err != nil {
+			return nil, false, err
+		}
+	}
+	if len(ids) > 0 {
+		// After the read: a table that was emptied before it shows now, and nothing of it was passed yet.
+		if err := r.lookBack(outer, false); err != nil {
+			return nil, false, err
+		}
+	}
+	r.gaps.observe(ids, upto, time.Now())
+	for i, it := range items {
+		r.known.add(ids[i], it.eventID)
 	}
 	if len(ids) > 0 { // ask for no more than will be used
 		r.limit = min(batchRows, max(16, int(batchBytes/(size/int64(len(ids))))+1))

@@ -42,6 +42,16 @@ func findIDsSQL(lane int, ids []idRange, limit int) string {
 	return b.String()
 }
 
+// lookBackSQL reads which rows there are up to a greatest id: from an id on in order, or the last ones, those first.
+func lookBackSQL(lane int, from, upto uint64, last bool) string {
+	order := "id"
+	if last {
+		order = "id DESC"
+	}
+	return "SELECT id, event_id FROM " + LaneTable(lane) + " WHERE id BETWEEN " + strconv.FormatUint(from, 10) + " AND " +
+		strconv.FormatUint(upto, 10) + " ORDER BY " + order + " LIMIT " + strconv.Itoa(4*knownMax)
+}
+
 // writeTerms writes single ids as one IN list and ranges as BETWEEN, joined by OR.
 func writeTerms(b *strings.Builder, ranges []idRange) {
 	in, sep := false, ""

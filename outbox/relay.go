@@ -149,7 +149,8 @@ func (r *Relay) runLane(ctx context.Context, lane int) error {
 		}
 		failures++
 		stats.failed(err)
-		if f, ok := errors.AsType[*fault.Error](err); ok && (f.Class == fault.Fatal || f.Class == fault.Usage) {
+		if isHalt(err) {
+			f, _ := errors.AsType[*fault.Error](err)
 			stats.update(func(s *LaneStatus) { s.Halted = f })
 			log.Error("lane halts", "err", f)
 			return f
@@ -170,9 +171,27 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 		defer close(kept)
 		held.Keep(work)
 	}()
-	s := &session{relay: r, lane: lane, held: held, log: log, stats: r.stats[lane]}
-	err := s.run(ctx, work)
-	if f, ok := errors.AsType[*fault.Error](err); ok && (f.Class == fault.Fatal || f.Class == fault.Usage) && held.Alive() {
+	var err error
+	suspect := ""
+	for failures := 1; ; failures++ {
+		s := &session{relay: r, lane: lane, held: held, log: log, stats: r.stats[lane], suspect: suspect}
+		err = s.run(ctx, work)
+		if s.flow != nil { // what was suspected is stored
+			suspect = ""
+		}
+		if errors.Is(err, errWentBack) {
+			suspect = err.Error()
+		}
+		if suspect == "" || err == nil || isHalt(err) || ctx.Err() != nil || !held.Alive() {
+			break
+		}
+		// Only this owner knows it for certain: new rows may cover it soon. So it keeps the lane until it is stored.
+		log.Warn("lane is taken over anew", "err", err)
+		r.stats[lane].failed(err)
+		sleep(ctx, backoff(failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax))
+	}
+	if isHalt(err) && held.Alive() {
+		f, _ := errors.AsType[*fault.Error](err)
 		if _, dbErr := r.o.DB.ExecContext(work, haltLaneSQL, f.Code, cutText(f.Error(), deadDetailBytesMax), lane, held.Epoch()); dbErr != nil {
 			log.Warn("cannot note that the lane halts", "err", dbErr)
 		}
@@ -187,6 +206,12 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 		}
 	}
 	return err
+}
+
+// isHalt says that a lane cannot go on by itself.
+func isHalt(err error) bool {
+	f, ok := errors.AsType[*fault.Error](err)
+	return ok && (f.Class == fault.Fatal || f.Class == fault.Usage)
 }
 
 // checkReady makes sure that the tables are there, of formats that this release reads, for as many lanes as the file

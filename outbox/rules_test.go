@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slotline/slotline/event"
 )
@@ -96,7 +97,7 @@ func TestP1_TailRule(t *testing.T) {
 		{name: "a record under an earlier generation is published again", uuid: "a", entries: []tailEntry{entry(1, 101)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := judgeTail(c.entries, stored, state(), c.uuid)
+			r := judgeTail(c.entries, state(), database{serverUUID: c.uuid, stored: stored, next: 111}, 0)
 			var skip []uint64
 			for _, s := range r.skip {
 				skip = append(skip, s.id)
@@ -110,8 +111,144 @@ func TestP1_TailRule(t *testing.T) {
 			}
 		})
 	}
-	if r := judgeTail(nil, nil, &laneState{generations: generations{{1, 1}}}, "a"); r.newGeneration {
+	if r := judgeTail(nil, &laneState{generations: generations{{1, 1}}}, database{serverUUID: "a"}, 0); r.newGeneration {
 		t.Error("the first take-over of all begins a generation")
+	}
+}
+
+// Ids at or below the cursor that are given out again move it back, to where topic and table agree.
+func TestP2_TailRuleGoesBack(t *testing.T) {
+	state := func() *laneState {
+		return &laneState{serverUUID: "a", cursor: 100, hot: []idRange{{90, 91}}, cold: []idRange{{50, 60}},
+			parked: map[event.Partition]*bucketSet{{Topic: "t"}: {idSet: idSet{[]idRange{{95, 95}}}}}, generations: generations{{1, 1}, {81, 2}}}
+	}
+	entry := func(gen int64, id uint64) tailEntry {
+		return tailEntry{ID: id, Generation: gen, EventID: eventID(int(id))}
+	}
+	for _, c := range []struct {
+		name    string
+		entries []tailEntry
+		other   []uint64 // rows with another event
+		same    []uint64
+		next    uint64
+		suspect string
+		back    bool
+		agreed  uint64
+	}{
+		{name: "drained, in order", entries: []tailEntry{entry(2, 99), entry(2, 100)}, same: []uint64{99, 100}, next: 101, agreed: 100},
+		{name: "deleted rows", entries: []tailEntry{entry(2, 99), entry(2, 100)}, next: 101},
+		{name: "deleted rows, a server that does not tell its counter", entries: []tailEntry{entry(2, 99)}},
+		{name: "the counter alone", next: 100, back: true},
+		{name: "the counter, and rows that stayed", entries: []tailEntry{entry(1, 60), entry(1, 70), entry(2, 99)}, same: []uint64{60, 70}, next: 71, back: true, agreed: 70},
+		{name: "other rows beyond the cursor", entries: []tailEntry{entry(2, 99), entry(2, 100)}, other: []uint64{99}, next: 300, back: true},
+		{name: "other rows, judged before", entries: []tailEntry{entry(1, 70)}, other: []uint64{70}, next: 300},
+		{name: "what the session before saw", next: 300, suspect: "row 7", back: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			stored := map[uint64]event.ID{}
+			for _, id := range c.same {
+				stored[id] = eventID(int(id))
+			}
+			for _, id := range c.other {
+				stored[id] = eventID(5000)
+			}
+			r := judgeTail(c.entries, state(), database{serverUUID: "a", stored: stored, next: c.next, suspect: c.suspect}, 0)
+			if r.back != c.back || r.newGeneration != c.back || (r.why != "") != c.back || r.agreed != c.agreed || len(r.lost) > 0 || len(r.skip) > 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	s := state()
+	s.goBack(55)
+	if s.cursor != 55 || len(s.hot) != 0 || fmt.Sprint(s.cold) != "[{50 55}]" || !s.parked[event.Partition{Topic: "t"}].empty() {
+		t.Errorf("%+v", s)
+	}
+	for id := uint64(56); id <= 100; id++ {
+		if s.counted(id) {
+			t.Errorf("id %d counts as published", id)
+		}
+	}
+}
+
+// What the reader remembers of a table tells every table that began anew, and none whose rows were only deleted.
+func TestP2_KnownRowsTellATableThatBeganAnew(t *testing.T) {
+	rnd := random(t)
+	for range 300 {
+		table := map[uint64]event.ID{}
+		var k knownRows
+		var gaps gapTracker
+		read, serial := uint64(0), 0
+		last := func(n int, from uint64) (rows []knownRow) { // up to read, descending
+			for id := read; id > 0 && id >= from && len(rows) < n; id-- {
+				if e, ok := table[id]; ok {
+					rows = append(rows, knownRow{id, e})
+				}
+			}
+			return rows
+		}
+		look := func() bool { // as lookBack, without the counter
+			now := last(4*knownMax, k.newest())
+			slices.Reverse(now)
+			intact, foreign := k.judge(now, gaps.has)
+			if foreign == 0 && !intact && len(k.rows) > 0 {
+				if _, foreign = k.judge(last(4*knownMax, 0), gaps.has); foreign == 0 {
+					foreign = k.keep(last(4*knownMax, 0), gaps.has)
+				}
+			}
+			return foreign == 0
+		}
+		for range 30 {
+			switch rnd.IntN(4) {
+			case 0, 1: // read rows, with gaps
+				var ids []uint64
+				for id := read + 1; id <= read+uint64(1+rnd.IntN(30)); id++ {
+					if rnd.IntN(4) > 0 {
+						serial++
+						table[id] = eventID(serial)
+						ids = append(ids, id)
+					}
+				}
+				if !look() {
+					t.Fatal("reading is taken for a table that began anew")
+				}
+				gaps.observe(ids, ^uint64(0), time.Time{})
+				for _, id := range ids {
+					k.add(id, table[id])
+				}
+				read = gaps.read
+			case 2: // a gap is filled, and seen before it is read
+				if len(gaps.hot) > 0 {
+					serial++
+					table[gaps.hot[rnd.IntN(len(gaps.hot))].From] = eventID(serial)
+				}
+			case 3: // the oldest are deleted, or all, or some
+				from, one := read*uint64(rnd.IntN(4))/3, rnd.IntN(3) == 0
+				for id := range table {
+					if id <= from || one && id%5 == 0 {
+						delete(table, id)
+					}
+				}
+			}
+			if !look() {
+				t.Fatalf("cursor %d: deleted rows are taken for a table that began anew", read)
+			}
+		}
+		if read == 0 {
+			continue
+		}
+		// TRUNCATE, and rows up to some id: the last of them is no gap.
+		clear(table)
+		n := uint64(1 + rnd.IntN(int(read)))
+		if gaps.has(n) {
+			continue
+		}
+		for id := uint64(1); id <= n; id++ {
+			serial++
+			table[id] = eventID(serial)
+		}
+		if look() {
+			t.Fatalf("cursor %d: a table that began anew, with rows up to %d, is not told", read, n)
+		}
 	}
 }
 

@@ -35,6 +35,8 @@ type session struct {
 	gens   generations
 	flow   *flow
 	flood  flood
+	// suspect says why the last session of this ownership found that the database went back; "" if it did not.
+	suspect string
 
 	lastSave, lastEnds time.Time
 	saveFailures       int

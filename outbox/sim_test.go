@@ -266,7 +266,7 @@ func (s *sim) takeOver() {
 	state := s.load()
 	var entries []tailEntry
 	for p, log := range s.logs {
-		for off := max(0, state.offsets[s.names[p]]); off < int64(len(log)); off++ {
+		for off := max(0, state.offsets[s.names[p]]-tailBack); off < int64(len(log)); off++ {
 			rec := log[off]
 			entries = append(entries, tailEntry{ID: rec.pos.ID, Generation: rec.pos.Generation, EventID: rec.row.eventID, Part: p, Offset: off})
 		}
@@ -277,7 +277,7 @@ func (s *sim) takeOver() {
 			stored[e.ID] = r.eventID
 		}
 	}
-	rule := judgeTail(entries, stored, state, s.uuid)
+	rule := judgeTail(entries, state, database{serverUUID: s.uuid, stored: stored, next: s.nextID + 1}, 0)
 	if rule.newGeneration {
 		s.fatalf("a new generation without a reason: %s", rule.why)
 	}

@@ -89,10 +89,19 @@ type Backlog struct {
 	HaltedAt   *time.Time
 	HaltCode   string
 	HaltText   string
+	// WentBack says that the table gives out ids at or below the cursor again. A relay that owns the lane finds out and
+	// reads the table anew. Only Views fills it in: asking costs too much for admission.
+	WentBack bool
 }
 
-// Events is an upper bound of the rows beyond the cursor: ids of rolled-back transactions count too.
-func (b Backlog) Events() int64 { return int64(b.MaxID - min(b.MaxID, b.Cursor)) }
+// Events is an upper bound of the rows that are not published: ids of rolled-back transactions count too, and in a
+// table that went back all rows.
+func (b Backlog) Events() int64 {
+	if b.WentBack {
+		return int64(b.MaxID)
+	}
+	return int64(b.MaxID - min(b.MaxID, b.Cursor))
+}
 
 // Querier is a *sql.DB, *sql.Conn or *sql.Tx.
 type Querier interface {

@@ -29,11 +29,12 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	stored, err := s.storedIDs(ctx, entries)
+	found, err := s.askDatabase(ctx, entries)
 	if err != nil {
 		return nil, nil, laneError(err, s.lane, "look up the rows of the topic's tail")
 	}
-	rule := judgeTail(entries, stored, state, uuid)
+	found.serverUUID = uuid
+	rule := judgeTail(entries, state, found, s.lane)
 	if rule.newGeneration || state.serverUUID == "" {
 		if err := s.beginGeneration(ctx, state, uuid, rule); err != nil {
 			return nil, nil, err
@@ -60,11 +61,16 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	return r, newFlow(s.router.names, state, rule.skip, o.flow), nil
 }
 
-// scanTail reads each partition from the offset that the lane recorded, and returns the records of this lane.
+// tailBack records before the recorded offset are scanned too: events that are counted as published, by which the rows
+// of the table are compared with those that were read.
+const tailBack = 16
+
+// scanTail reads each partition from tailBack records before the offset that the lane recorded, and returns the records
+// of this lane.
 func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, error) {
 	from, index := map[event.Partition]int64{}, map[event.Partition]int{}
 	for i, p := range s.router.names[:s.router.routed] {
-		from[p], index[p] = max(0, state.offsets[p]), i
+		from[p], index[p] = max(0, state.offsets[p]-tailBack), i
 	}
 	var entries []tailEntry
 	err := s.writer.Tail(ctx, from, func(p event.Partition, offset int64, rec *event.Record) {
@@ -117,11 +123,9 @@ func identify(rec *event.Record) (pos event.OutboxPosition, id event.ID, ok bool
 	return pos, id, found == 2
 }
 
-// storedIDs are the event ids of the rows that the tail names, as the database has them.
-func (s *session) storedIDs(ctx context.Context, entries []tailEntry) (map[uint64]event.ID, error) {
-	if len(entries) == 0 {
-		return nil, nil
-	}
+// askDatabase asks for the rows that the tail names, and for the table's counter.
+func (s *session) askDatabase(ctx context.Context, entries []tailEntry) (d database, err error) {
+	d.suspect, d.stored = s.suspect, map[uint64]event.ID{}
 	ids := make([]uint64, len(entries))
 	for i, e := range entries {
 		ids[i] = e.ID
@@ -130,10 +134,15 @@ func (s *session) storedIDs(ctx context.Context, entries []tailEntry) (map[uint6
 	ids = slices.Compact(ids)
 	conn, err := s.relay.o.DB.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return d, err
 	}
-	defer conn.Close()
-	stored := make(map[uint64]event.ID, len(ids))
+	defer drop(conn) // its statistics setting is its own
+	if err := freshStatistics(ctx, conn); err != nil {
+		return d, err
+	}
+	if d.next, _, err = nextID(ctx, conn, s.lane); err != nil {
+		return d, err
+	}
 	for chunk := range slices.Chunk(ids, hotTermsMax) {
 		ranges := make([]idRange, len(chunk))
 		for i, id := range chunk {
@@ -144,21 +153,24 @@ func (s *session) storedIDs(ctx context.Context, entries []tailEntry) (map[uint6
 			id, raw := sc.uint(v[0]), sc.bytes(v[1])
 			var eventID event.ID
 			copy(eventID[:], raw)
-			stored[id] = eventID
+			d.stored[id] = eventID
 			return true, sc.err
 		})
 		if err != nil {
-			return nil, err
+			return d, err
 		}
 	}
-	return stored, nil
+	return d, nil
 }
 
-// beginGeneration stores the server's uuid, and with it a new generation where the rule demands one; it lists what was
-// lost.
+// beginGeneration stores the server's uuid, and with it a new generation where the rule demands one, from the cursor on
+// or from where it goes back to; it lists what was lost.
 func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid string, rule tailRule) error {
-	gens := state.generations
+	gens, passed := state.generations, state.cursor
 	if rule.newGeneration {
+		if rule.back {
+			state.goBack(min(rule.agreed, state.cursor))
+		}
 		var err error
 		if gens, err = gens.begin(state.cursor+1, rule.tailGeneration); err != nil {
 			return &fault.Error{Code: codeGenerations, Class: fault.Fatal, Err: err,
@@ -167,7 +179,7 @@ func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid st
 				Do:   "move this line's tables to a version column of the service's own"}
 		}
 		s.log.Warn("a new generation begins: every event after the cursor is published under greater versions",
-			"generation", gens.last(), "from", state.cursor+1, "why", rule.why,
+			"generation", gens.last(), "from", state.cursor+1, "cursor_was", passed, "why", rule.why,
 			"lost_commits", len(rule.lost), "listed_in", "slotline_dead, reason "+ReasonLost)
 		for _, e := range rule.lost {
 			if err := s.listLost(ctx, e); err != nil {
@@ -175,8 +187,7 @@ func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid st
 			}
 		}
 	}
-	res, err := s.relay.o.DB.ExecContext(ctx, beginGenerationSQL, gens.String(), s.lane, s.held.Epoch(), uuid)
-	if err := oneRow(res, err); err != nil {
+	if err := storeGeneration(ctx, s.relay.o.DB, s.lane, s.held.Epoch(), gens, uuid, state, rule.back); err != nil {
 		return laneError(err, s.lane, "begin a generation")
 	}
 	state.generations, state.serverUUID = gens, uuid

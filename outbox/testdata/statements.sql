@@ -3,8 +3,13 @@ SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, tra
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 OR id BETWEEN 12 AND 15 ORDER BY id LIMIT 16;
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_00 WHERE id IN (7,9) ORDER BY id LIMIT 2;
 SELECT id, event_id FROM slotline_outbox_00 WHERE id IN (11) OR id BETWEEN 7 AND 9 ORDER BY id LIMIT 50000;
+SELECT id, event_id FROM slotline_outbox_00 WHERE id BETWEEN 7 AND 9 ORDER BY id LIMIT 256;
+SELECT id, event_id FROM slotline_outbox_00 WHERE id BETWEEN 0 AND 9 ORDER BY id DESC LIMIT 256;
+SELECT auto_increment FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?;
 UPDATE slotline_lane SET cursor_id = ?, hot = ?, offsets = ?, saved_at = UTC_TIMESTAMP(6) WHERE lane = ? AND owner_epoch = ? AND server_uuid = @@server_uuid;
 UPDATE slotline_lane SET generations = ?, server_uuid = @@server_uuid, saved_at = UTC_TIMESTAMP(6) WHERE lane = ? AND owner_epoch = ? AND @@server_uuid = ?;
+UPDATE slotline_lane SET cursor_id = ?, hot = ? WHERE lane = ? AND owner_epoch = ?;
+DELETE FROM slotline_lane_gap WHERE lane = ?;
 INSERT INTO slotline_lane_gap (lane, kind, bucket, ids) VALUES (?, ?, ?, ?) ON DUPLICATE KEY UPDATE ids = VALUES(ids);
 DELETE FROM slotline_lane_gap WHERE lane = ? AND kind = ? AND bucket = ?;
 UPDATE slotline_lane SET halted_at = UTC_TIMESTAMP(6), halt_code = ?, halt_text = ? WHERE lane = ? AND owner_epoch = ?;
