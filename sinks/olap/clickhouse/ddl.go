@@ -14,8 +14,10 @@ const (
 	deletedType   = "UInt8"
 	viewSuffix    = "_now"
 
-	// The comment of a table says its format; another than the release's is refused.
+	// The comment of a table says its format and its line, "slotline table format 1, line flights"; another than ours is
+	// refused.
 	tableComment = "slotline table format "
+	lineComment  = ", line "
 	tableFormat  = "1"
 
 	// dedupWindow is how many INSERTs per table the server remembers tokens of. A token is sent again within seconds of
@@ -100,8 +102,8 @@ func partitionKey(t *event.Table) string {
 	return fmt.Sprintf("toYYYYMM(fromUnixTimestamp64Milli(toInt64(bitShiftRight(%s, 22)) + %d, 'UTC'))", name, t.SnowflakeEpoch.UnixMilli())
 }
 
-// tableDDL creates a table unless it exists.
-func tableDDL(t *event.Table) string {
+// tableDDL creates a line's table unless it exists.
+func tableDDL(t *event.Table, line string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", ident(t.Name))
 	for _, c := range t.Columns {
@@ -114,7 +116,7 @@ func tableDDL(t *event.Table) string {
 	}
 	fmt.Fprintf(&b, "ORDER BY (%s)\n", identList(sortingKey(t)))
 	fmt.Fprintf(&b, "SETTINGS %s\n", strings.Join(tableSettings, ", "))
-	b.WriteString("COMMENT " + text(tableComment+tableFormat))
+	b.WriteString("COMMENT " + text(tableComment+tableFormat+lineComment+line))
 	return b.String()
 }
 

@@ -43,9 +43,9 @@ func (s *Sink) Plan(ctx context.Context) ([]plan.Change, error) {
 			if key := partitionKey(t.Table); key != "" {
 				note = "by month"
 			}
-			add(plan.Create, "table "+t.Name, note, tableDDL(t.Table))
+			add(plan.Create, "table "+t.Name, note, tableDDL(t.Table, s.line))
 		} else {
-			for _, f := range compareTable(t.Table, p) {
+			for _, f := range compareTable(t.Table, p, s.line) {
 				s.planFound(add, t.Table, f)
 			}
 		}

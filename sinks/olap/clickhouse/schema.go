@@ -93,7 +93,7 @@ func (k foundKind) refused() bool { return k == foundMissing || k == foundDiffer
 var windowSetting = regexp.MustCompile(`non_replicated_deduplication_window = [1-9]`)
 
 // compareTable finds the differences. It is pure.
-func compareTable(t *event.Table, p *physical) []found {
+func compareTable(t *event.Table, p *physical, line string) []found {
 	var list []found
 	differs := func(column, format string, args ...any) {
 		list = append(list, found{kind: foundDiffers, column: column, what: fmt.Sprintf(format, args...)})
@@ -102,8 +102,14 @@ func compareTable(t *event.Table, p *physical) []found {
 		differs("", "has engine %s: it was not made by slotline", p.engine)
 		return list
 	}
-	if number, ok := strings.CutPrefix(p.comment, tableComment); ok && number != tableFormat {
-		differs("", "is of format %s, this release reads %s: run the release that made it, or a later one", number, tableFormat)
+	if told, ok := strings.CutPrefix(p.comment, tableComment); ok {
+		number, owner, _ := strings.Cut(told, lineComment)
+		if number != tableFormat {
+			differs("", "is of format %s, this release reads %s: run the release that made it, or a later one", number, tableFormat)
+		}
+		if owner != "" && owner != line {
+			differs("", "is line %s's: two lines that write one table drop each other's rows by version; give line %s a database of its own", owner, line)
+		}
 	}
 	if !strings.Contains(plainType(p.engineFull), verColumn+")") {
 		differs("", "has engine %s, which does not keep the greatest %s", p.engineFull, verColumn)
@@ -198,7 +204,7 @@ func (s *Sink) verify(ctx context.Context) error {
 		if p == nil {
 			return &fault.Error{Code: codeTable, Class: fault.Fatal, What: fmt.Sprintf("%s: table %s is not there", s.where(), t.Name), Do: "slotline apply"}
 		}
-		for _, f := range compareTable(t.Table, p) {
+		for _, f := range compareTable(t.Table, p, s.line) {
 			if f.kind.refused() {
 				return s.foundError(t.Name, f)
 			}

@@ -91,7 +91,7 @@ func TestSQLIsGolden(t *testing.T) {
 	s := testSink(t)
 	var b strings.Builder
 	for _, table := range s.tables {
-		b.WriteString(tableDDL(table.Table) + ";\n\n" + viewDDL(table.Table) + ";\n\n" + table.insert + ";\n\n")
+		b.WriteString(tableDDL(table.Table, "flights") + ";\n\n" + viewDDL(table.Table) + ";\n\n" + table.insert + ";\n\n")
 	}
 	b.WriteString(strings.Join(s.Grants(), "\n") + "\n")
 	golden(t, "testdata/statements.sql", b.String())
@@ -99,7 +99,7 @@ func TestSQLIsGolden(t *testing.T) {
 
 // asFound is the table as the server tells of it when it was made by tableDDL.
 func asFound(t *event.Table) *physical {
-	p := &physical{name: t.Name, engine: "ReplacingMergeTree", comment: "slotline table format 1",
+	p := &physical{name: t.Name, engine: "ReplacingMergeTree", comment: "slotline table format 1, line flights",
 		engineFull:   "ReplacingMergeTree(_ver) PARTITION BY … ORDER BY … SETTINGS non_replicated_deduplication_window = 1000, index_granularity = 8192",
 		partitionKey: strings.ReplaceAll(partitionKey(t), "`", ""), sortingKey: strings.Join(sortingKey(t), ", ")}
 	for _, c := range t.Columns {
@@ -112,7 +112,7 @@ func asFound(t *event.Table) *physical {
 func TestCompareTable(t *testing.T) {
 	s := testSink(t)
 	for _, table := range s.tables {
-		if list := compareTable(table.Table, asFound(table.Table)); len(list) > 0 {
+		if list := compareTable(table.Table, asFound(table.Table), "flights"); len(list) > 0 {
 			t.Errorf("%s as made differs: %+v", table.Name, list)
 		}
 	}
@@ -134,7 +134,8 @@ func TestCompareTable(t *testing.T) {
 		{"longer sorting key", func(p *physical) { p.sortingKey = "carrier, flight_id, origin" }, foundDiffers, "ORDER BY"},
 		{"partition key", func(p *physical) { p.partitionKey = "toYYYYMMDD(sched_dep)" }, foundDiffers, "PARTITION BY"},
 		{"no partition key", func(p *physical) { p.partitionKey = "" }, foundDiffers, "nothing"},
-		{"format", func(p *physical) { p.comment = "slotline table format 2" }, foundDiffers, "format 2"},
+		{"format", func(p *physical) { p.comment = "slotline table format 2, line flights" }, foundDiffers, "format 2"},
+		{"another line", func(p *physical) { p.comment = "slotline table format 1, line other" }, foundDiffers, "line other's"},
 		{"type", func(p *physical) { p.columns[5].typ = "Nullable(Int64)" }, foundDiffers, "Int64"},
 		{"nullable", func(p *physical) { p.columns[5].typ = "Int32" }, foundDiffers, "int32?"},
 		{"scale", func(p *physical) { p.columns[6].typ = "Nullable(Decimal(12, 3))" }, foundDiffers, "decimal(12,2)?"},
@@ -148,24 +149,24 @@ func TestCompareTable(t *testing.T) {
 	} {
 		p := asFound(flights)
 		c.change(p)
-		list := compareTable(flights, p)
+		list := compareTable(flights, p, "flights")
 		if len(list) != 1 || list[0].kind != c.kind || !strings.Contains(list[0].what, c.what) {
 			t.Errorf("%s: %+v", c.name, list)
 		}
 	}
 	p := asFound(flights)
 	p.columns = p.columns[1:]
-	if list := compareTable(flights, p); len(list) != 1 || list[0].alter != "ADD COLUMN IF NOT EXISTS `carrier` String FIRST" {
+	if list := compareTable(flights, p, "flights"); len(list) != 1 || list[0].alter != "ADD COLUMN IF NOT EXISTS `carrier` String FIRST" {
 		t.Errorf("the first column is added by %+v", list)
 	}
 	p = asFound(flights)
 	p.columns = append(p.columns[:3:3], p.columns[4:]...)
-	if list := compareTable(flights, p); list[0].alter != "ADD COLUMN IF NOT EXISTS `origin` String AFTER `sched_dep`" {
+	if list := compareTable(flights, p, "flights"); list[0].alter != "ADD COLUMN IF NOT EXISTS `origin` String AFTER `sched_dep`" {
 		t.Errorf("a column is added by %+v", list)
 	}
 	p = asFound(flights)
 	p.engine, p.engineFull = "ReplicatedReplacingMergeTree", "ReplicatedReplacingMergeTree('/t/{shard}', '{replica}', _ver) ORDER BY x"
-	if list := compareTable(flights, p); len(list) != 0 {
+	if list := compareTable(flights, p, "flights"); len(list) != 0 {
 		t.Errorf("a replicated table differs: %+v", list)
 	}
 }

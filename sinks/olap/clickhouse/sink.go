@@ -36,6 +36,7 @@ type Options struct {
 // Sink applies events to ClickHouse. Its methods may be called from any goroutine.
 type Sink struct {
 	name       string
+	line       string
 	topics     []string
 	groups     int
 	batchBytes int64
@@ -60,7 +61,7 @@ type table struct {
 // New makes a sink. It does no I/O.
 func New(o Options) (*Sink, error) {
 	c := o.Config.Sinks.ClickHouse
-	s := &Sink{name: o.Sink, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
+	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
 		stateDB: o.State}
 	if s.name == "" {
 		s.name = "clickhouse"

@@ -13,7 +13,7 @@ ENGINE = ReplacingMergeTree(`_ver`)
 PARTITION BY toYYYYMM(`sched_dep`)
 ORDER BY (`carrier`, `flight_id`)
 SETTINGS non_replicated_deduplication_window = 1000, fsync_after_insert = 1, fsync_part_directory = 1
-COMMENT 'slotline table format 1';
+COMMENT 'slotline table format 1, line flights';
 
 CREATE OR REPLACE VIEW `flights_now` AS
 SELECT `carrier`, `flight_id`, `sched_dep`, `origin`, `cancelled`, `arr_delay`, `fare`, `_ver`
@@ -33,7 +33,7 @@ ENGINE = ReplacingMergeTree(`_ver`)
 PARTITION BY toYYYYMM(`day`)
 ORDER BY (`carrier`, `day_id`)
 SETTINGS non_replicated_deduplication_window = 1000, fsync_after_insert = 1, fsync_part_directory = 1
-COMMENT 'slotline table format 1';
+COMMENT 'slotline table format 1, line flights';
 
 CREATE OR REPLACE VIEW `days_now` AS
 SELECT `carrier`, `day_id`, `day`, `_ver`
@@ -56,7 +56,7 @@ ENGINE = ReplacingMergeTree(`_ver`)
 PARTITION BY toYYYYMM(fromUnixTimestamp64Milli(toInt64(bitShiftRight(`scan_id`, 22)) + 1577836800000, 'UTC'))
 ORDER BY (`customer`, `scan_id`)
 SETTINGS non_replicated_deduplication_window = 1000, fsync_after_insert = 1, fsync_part_directory = 1
-COMMENT 'slotline table format 1';
+COMMENT 'slotline table format 1, line flights';
 
 CREATE OR REPLACE VIEW `scans_now` AS
 SELECT `customer`, `scan_id`, `raw`, `more`, `note`, `weight`, `_ver`
@@ -75,7 +75,7 @@ CREATE TABLE IF NOT EXISTS `passengers` (
 ENGINE = ReplacingMergeTree(`_ver`)
 ORDER BY (`carrier`, `passenger_id`)
 SETTINGS non_replicated_deduplication_window = 1000, fsync_after_insert = 1, fsync_part_directory = 1
-COMMENT 'slotline table format 1';
+COMMENT 'slotline table format 1, line flights';
 
 CREATE OR REPLACE VIEW `passengers_now` AS
 SELECT `carrier`, `passenger_id`, `name`, `_ver`
@@ -93,7 +93,7 @@ CREATE TABLE IF NOT EXISTS `airports` (
 ENGINE = ReplacingMergeTree(`_ver`)
 ORDER BY (`code`)
 SETTINGS non_replicated_deduplication_window = 1000, fsync_after_insert = 1, fsync_part_directory = 1
-COMMENT 'slotline table format 1';
+COMMENT 'slotline table format 1, line flights';
 
 CREATE OR REPLACE VIEW `airports_now` AS
 SELECT `code`, `name`, `_ver`
