@@ -276,6 +276,10 @@ func TestBadInput(t *testing.T) {
 		my := harness.MySQL(t)
 		expect(t, run(t, strings.Replace(l.text(t), my.URL(l.name+"_s1"), my.URL(w.name+"_s1"), 1), "apply"), 2, "SL1815", "flights", w.name)
 	})
+	t.Run("another line's tables in ClickHouse", func(t *testing.T) {
+		l := newLineAt(t, sharedServers(t), harness.Name(t), "")
+		expect(t, run(t, strings.Replace(l.text(t), w.ch.URL(l.chDB), w.ch.URL(w.chDB), 1), "apply", "--dry-run"), 3, "x flights", "line "+w.name)
+	})
 	t.Run("unreachable broker", func(t *testing.T) {
 		expect(t, run(t, strings.ReplaceAll(text, w.kafka.Brokers[0], "127.0.0.1:1"), "apply", "--dry-run"), 1, "127.0.0.1:1", "do:")
 	})
