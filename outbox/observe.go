@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,8 +21,8 @@ type View struct {
 	Ends map[event.Partition]int64
 }
 
-// Views reads what is stored of all lanes. A lane whose table went back, and whose relay has not noticed, is shown as
-// halted.
+// Views reads what is stored of all lanes. A lane whose state cannot be read is shown as halted, and so is one whose
+// table went back until its relay notices.
 func Views(ctx context.Context, db *sql.DB, lanes int) ([]View, error) {
 	backlogs, err := Backlogs(ctx, db, lanes)
 	if err != nil {
@@ -51,6 +52,10 @@ func Views(ctx context.Context, db *sql.DB, lanes int) ([]View, error) {
 				Do:   "nothing while a relay owns the lane, it looks every 10 s; else start one: slotline relay"})
 		}
 		s, _, err := loadLane(ctx, db, b.Lane)
+		if f, ok := errors.AsType[*fault.Error](err); ok && f.Code == codeLaneDamaged {
+			v.halted(f) // it hides none of the others
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

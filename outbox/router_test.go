@@ -103,7 +103,7 @@ func TestItemIsAReadableRecord(t *testing.T) {
 		if version := e.Version; version == 0 && v.Version != gens.at(row.id)<<47|int64(row.id) || version != 0 && v.Version != version {
 			t.Errorf("event %d has version %d", i, v.Version)
 		}
-		if pos, id, ok := identify(&it.out.Record); !ok || pos != want || id != e.ID {
+		if pos, id, ok := identify(&it.out.Record, r.source); !ok || pos != want || id != e.ID {
 			t.Errorf("the tail scan reads %+v %v %v", pos, id, ok)
 		}
 		if p := it.out.Partition; e.Tenant == "" && p.Number != 0 || e.Tenant != "" && p.Number != r.layout.Route(e.Tenant, e.Spread).Partition {

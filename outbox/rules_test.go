@@ -252,14 +252,44 @@ func TestP2_KnownRowsTellATableThatBeganAnew(t *testing.T) {
 	}
 }
 
-func TestParseOutbox(t *testing.T) {
-	pos, ok := parseOutbox([]byte("12.03/18204551"))
-	if want := (event.OutboxPosition{Generation: 12, Lane: 3, ID: 18204551}); !ok || pos != want {
-		t.Errorf("%+v %v", pos, ok)
+// The tail scan believes events of this line's relays alone: whoever can write to the topic can write anything.
+func TestP1_TailScanPassesOverForeignRecords(t *testing.T) {
+	ev := goldenEvents()[0]
+	ev.Version, ev.LayoutEpoch, ev.Outbox = 7, 1, event.OutboxPosition{Generation: 12, Lane: 3, ID: 18204551}
+	record := func(name, value string) *event.Record {
+		var rec event.Record
+		ev.AppendRecordTo(nil, "slotline/flights", &rec)
+		for i := range rec.Headers {
+			if rec.Headers[i].Key == name {
+				rec.Headers[i].Value = []byte(value)
+			}
+		}
+		return &rec
 	}
-	for _, text := range []string{"", "1", "1.00", "1/5", "1.00/", "x.00/5", "1.x/5", "1.00/x", "0.00/5", "1.-1/5", "1.00/0"} {
-		if pos, ok := parseOutbox([]byte(text)); ok {
+	pos, id, ok := identify(record("", ""), "slotline/flights")
+	if !ok || pos != ev.Outbox || id != ev.ID {
+		t.Errorf("%+v %v %v", pos, id, ok)
+	}
+	if pos, _, ok := identify(record("ce_outbox", "32767.00/140737488355327"), "slotline/flights"); !ok {
+		t.Errorf("the greatest position, %+v, is refused", pos)
+	}
+	for _, text := range []string{"", "1", "1.00", "1/5", "1.00/", "x.00/5", "1.x/5", "1.00/x", "0.00/5", "1.-1/5", "1.00/0",
+		"9223372036854775807.01/1", "32768.00/5", "1.00/140737488355328", "1.00/18446744073709551615"} {
+		if pos, _, ok := identify(record("ce_outbox", text), "slotline/flights"); ok {
 			t.Errorf("%q is read as %+v", text, pos)
+		}
+	}
+	if _, _, ok := identify(record("", ""), "slotline/freights"); ok {
+		t.Error("another line's record is taken for one of this line")
+	}
+	garbage := &event.Record{Key: []byte("x"), Value: []byte("{}"), Headers: []event.Header{{Key: "ce_source", Value: []byte("slotline/flights")},
+		{Key: "ce_id", Value: []byte(ev.ID.String())}, {Key: "ce_outbox", Value: []byte("1.03/5")}}}
+	if _, _, ok := identify(garbage, "slotline/flights"); ok {
+		t.Error("a record that is no event is taken for one")
+	}
+	for _, tail := range []int64{generationMax, 1<<63 - 1} {
+		if g, err := (generations{{1, 1}}).begin(2, tail); err == nil {
+			t.Errorf("after generation %d begins %v", tail, g)
 		}
 	}
 }

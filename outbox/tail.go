@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"bytes"
 	"strconv"
 
 	"github.com/slotline/slotline/event"
@@ -21,25 +20,6 @@ type tailEntry struct {
 type skipped struct {
 	id   uint64
 	part int
-}
-
-// parseOutbox reads the header ce_outbox, "generation.lane/id".
-func parseOutbox(value []byte) (pos event.OutboxPosition, ok bool) {
-	head, idText, ok := bytes.Cut(value, []byte{'/'})
-	if !ok {
-		return pos, false
-	}
-	genText, laneText, ok := bytes.Cut(head, []byte{'.'})
-	if !ok {
-		return pos, false
-	}
-	gen, err1 := strconv.ParseInt(string(genText), 10, 64)
-	lane, err2 := strconv.Atoi(string(laneText))
-	id, err3 := strconv.ParseUint(string(idText), 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil || gen < 1 || lane < 0 || id < 1 {
-		return pos, false
-	}
-	return event.OutboxPosition{Generation: gen, Lane: lane, ID: id}, true
 }
 
 // tailRule is what a take-over concludes from the tail and the database.

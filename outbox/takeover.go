@@ -74,7 +74,7 @@ func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, 
 	}
 	var entries []tailEntry
 	err := s.writer.Tail(ctx, from, func(p event.Partition, offset int64, rec *event.Record) {
-		pos, eventID, ok := identify(rec)
+		pos, eventID, ok := identify(rec, s.router.source)
 		if !ok || pos.Lane != s.lane {
 			return
 		}
@@ -102,25 +102,17 @@ func cloneHeaders(headers []event.Header) []event.Header {
 	return list
 }
 
-// identify reads what the tail scan needs of a record; ok is false for a record that no relay wrote.
-func identify(rec *event.Record) (pos event.OutboxPosition, id event.ID, ok bool) {
-	found := 0
-	for _, h := range rec.Headers {
-		switch h.Key {
-		case "ce_id":
-			var err error
-			if id, err = event.ParseID(string(h.Value)); err != nil {
-				return pos, id, false
-			}
-			found++
-		case "ce_outbox":
-			if pos, ok = parseOutbox(h.Value); !ok {
-				return pos, id, false
-			}
-			found++
-		}
+// identify reads what the tail scan needs of a record; ok is false for a record that no relay of this line wrote, and
+// for positions that no relay gives. Whoever may write to the topic can put anything there: it must not halt a lane.
+func identify(rec *event.Record, source string) (pos event.OutboxPosition, id event.ID, ok bool) {
+	var view event.View
+	if event.ParseView(*rec, &view) != nil {
+		return pos, id, false
 	}
-	return pos, id, found == 2
+	ours := slices.ContainsFunc(rec.Headers, func(h event.Header) bool { return h.Key == "ce_source" && string(h.Value) == source })
+	pos = view.Outbox
+	given := pos.Generation >= 1 && pos.Generation <= generationMax && pos.ID >= 1 && pos.ID <= idMax
+	return pos, view.ID, ours && given
 }
 
 // askDatabase asks for the rows that the tail names, and for the table's counter.
