@@ -1,8 +1,8 @@
 package config
 
 import (
-	"net"
 	"io"
+	"net"
 	"os"
 	"regexp"
 	"slices"
