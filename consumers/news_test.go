@@ -43,9 +43,11 @@ func TestNewsSaysTheSameOnce(t *testing.T) {
 		}
 		n.add(slog.LevelError, "halted", event.Position{Partition: partitionOf("b", 3), Next: 9}, differs)
 		n.add(slog.LevelError, "halted", event.Position{Partition: partitionOf("a", 4), Next: 7}, &fault.Error{Code: "SL6001", What: "gone"})
+		n.mu.Lock() // the timer writes under it
 		if log.Len() > 0 {
 			t.Errorf("said at once: %s", log.String())
 		}
+		n.mu.Unlock()
 		time.Sleep(newsWait)
 		synctest.Wait()
 		n.add(slog.LevelInfo, "the partition goes on", event.Position{Partition: partitionOf("a", 4), Next: 8}, nil)
