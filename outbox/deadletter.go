@@ -11,7 +11,7 @@ const (
 	ReasonUnknownTable = "unknown_table" // the file has no such table
 	ReasonBadRow       = "bad_row"       // a column of the row holds what it must not: the detail says which
 	ReasonBadVersion   = "bad_version"   // a version where it is automatic, none where it is not, or one out of range
-	ReasonTooLarge     = "too_large"     // larger than the topic takes
+	ReasonTooLarge     = "too_large"     // larger than the file allows
 	ReasonLost         = "lost_commit"   // in the topic, but a failover or restore lost its transaction: information only
 )
 

@@ -37,6 +37,11 @@ type session struct {
 	flood  flood
 	// suspect says why the last session of this ownership found that the database went back; "" if it did not.
 	suspect string
+	// refusal is the fault of a partition that needs a person, while ids are parked; noted is what of it is stored.
+	refusal, noted *fault.Error
+	notes          chan error
+	noting         bool
+	lastNote       time.Time
 
 	lastSave, lastEnds time.Time
 	saveFailures       int
@@ -93,7 +98,7 @@ func (s *session) run(ctx, work context.Context) (err error) {
 	}
 	s.flow = f
 	s.flood = flood{max: o.Config.Dead.HaltPerMinute}
-	s.saves, s.fetches, s.ends = make(chan error, 1), make(chan fetched, 1), make(chan endsAnswer, 1)
+	s.saves, s.fetches, s.ends, s.notes = make(chan error, 1), make(chan fetched, 1), make(chan endsAnswer, 1), make(chan error, 1)
 	now := time.Now()
 	s.stats.update(func(st *LaneStatus) {
 		st.Owner, st.Since, st.Err = s.relay.owner, now, nil
@@ -117,6 +122,7 @@ func (s *session) run(ctx, work context.Context) (err error) {
 			case <-s.saves:
 			case <-s.fetches:
 			case <-s.ends:
+			case <-s.notes:
 			}
 		}
 	}()
@@ -151,6 +157,12 @@ func (s *session) run(ctx, work context.Context) (err error) {
 			if got.err == nil {
 				f.moveEnds(got.marks, got.ends)
 			}
+		case err := <-s.notes:
+			s.busy--
+			s.noting = false
+			if err != nil {
+				s.noted = nil // tried again
+			}
 		case err := <-readEnded:
 			readEnded = nil
 			if err != nil {
@@ -174,6 +186,7 @@ func (s *session) run(ctx, work context.Context) (err error) {
 		s.startFetch(work, now)
 		s.startSave(work, now, draining != nil)
 		s.askEnds(work, now)
+		s.startNote(work, now)
 		if draining != nil && f.idle() && f.inFlight() == 0 {
 			return nil
 		}
@@ -258,6 +271,9 @@ func (s *session) takeAnswers() {
 		if a.Err != nil && s.flow.parts[a.Out.item.part].err == nil && !errors.Is(a.Err, ErrRecordTooLarge) {
 			s.log.Warn("partition refuses; its ids are parked", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "err", a.Err)
 		}
+		if f, ok := errors.AsType[*fault.Error](a.Err); ok && f.Class == fault.Fatal {
+			s.refusal = f
+		}
 		s.flow.answered(a.Out.item, a.Offset, a.Err, now)
 	}
 	s.stats.update(func(st *LaneStatus) {
@@ -323,6 +339,28 @@ func (s *session) saveEnded(err error) error {
 		s.log.Warn("cannot save the cursor, trying again", "err", err)
 	}
 	return nil
+}
+
+// startNote shows in the lane's row that a partition needs a person, and that it does no more: the lane itself goes on.
+func (s *session) startNote(ctx context.Context, now time.Time) {
+	if !s.flow.anyParked() {
+		s.refusal = nil
+	}
+	if s.noting || (s.refusal == nil) == (s.noted == nil) || now.Sub(s.lastNote) < s.relay.o.Timing.RetryMin {
+		return
+	}
+	s.noting, s.lastNote, s.noted = true, now, s.refusal
+	statement, args := startLaneSQL, []any{s.lane, s.held.Epoch()}
+	if f := s.refusal; f != nil {
+		statement, args = haltLaneSQL, []any{f.Code, cutText(f.Error(), deadDetailBytesMax), s.lane, s.held.Epoch()}
+	}
+	s.busy++
+	go func() { // owned by run, which waits for notes
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		_, err := s.relay.o.DB.ExecContext(ctx, statement, args...)
+		s.notes <- err
+	}()
 }
 
 // startFetch reads parked rows again whose partition may take them now.

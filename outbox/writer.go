@@ -39,10 +39,11 @@ type Out struct {
 type Answer struct {
 	Out    *Out
 	Offset int64 // valid if Err is nil
-	Err    error // ErrRecordTooLarge if the record, or the batch it was sent in, is larger than the topic takes
+	Err    error // ErrRecordTooLarge if the record, or one that it was sent with, is larger than the file allows
 }
 
-// ErrRecordTooLarge is wrapped by a Writer around the broker's MESSAGE_TOO_LARGE.
+// ErrRecordTooLarge is wrapped by a Writer around MESSAGE_TOO_LARGE, unless it is the topic that is narrower than the file
+// says.
 var ErrRecordTooLarge = errors.New("record too large")
 
 // Refusal is a partition that does not take this lane's records at present. Its ids are parked: stored, and published

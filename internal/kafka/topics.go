@@ -138,15 +138,26 @@ func Check(ctx context.Context, cl *kgo.Client, topics []Topic) error {
 	for _, t := range topics {
 		for _, d := range compare(t, have[t.Name]) {
 			if d.refuse == nil {
-				d.refuse = &fault.Error{Code: "SL2005", Class: fault.Fatal,
-					What: fmt.Sprintf("topic %s is too narrow: %s; nothing was started", t.Name, d.note),
-					Why:  "events would expire before they are archived, or the largest of them would be refused",
-					Do:   "slotline apply widens it"}
+				d.refuse = tooNarrow(t.Name, d.note+"; nothing was started", nil)
 			}
 			problems = append(problems, d.refuse)
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func tooNarrow(topic, note string, err error) *fault.Error {
+	return &fault.Error{Code: "SL2005", Class: fault.Fatal, Err: err,
+		What: fmt.Sprintf("topic %s is too narrow: %s", topic, note),
+		Why:  "events would expire before they are archived, or the largest of them would be refused",
+		Do:   "slotline apply widens it"}
+}
+
+// RefusedSize is the fault of a topic that refuses, for its size, a record which is within what the file says: its
+// max.message.bytes was lowered. Nothing is wrong with the record.
+func RefusedSize(cfg *config.Config, topic string, partition int32, recordBytes int, err error) error {
+	return tooNarrow(topic, fmt.Sprintf("partition %d refuses a record of %d bytes; max.message.bytes must be %d, as %s asks",
+		partition, recordBytes, RecordBytesMax(cfg), cfg.File), err)
 }
 
 // describe returns what is there, without the topics that are not.

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -90,13 +91,7 @@ func (w *Writer) answer(r *kgo.Record, err error) {
 	s := (*sent)(unsafe.Pointer(r))
 	a := outbox.Answer{Out: s.out, Offset: r.Offset}
 	if err != nil {
-		a.Err = kafka.Wrap(err, w.cfg.Kafka.Brokers, fmt.Sprintf("publish to topic %s partition %d", r.Topic, r.Partition))
-		if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) {
-			a.Err = fmt.Errorf("%w: %w", outbox.ErrRecordTooLarge, a.Err)
-		}
-		if a.Err == nil {
-			a.Err = err
-		}
+		a.Err = w.refusal(r, err)
 	}
 	w.mu.Lock()
 	w.answers = append(w.answers, a)
@@ -106,6 +101,34 @@ func (w *Writer) answer(r *kgo.Record, err error) {
 	default:
 	}
 }
+
+// refusal says why a record was not taken. One that is larger than the file allows can never be published; one that is
+// not, and yet is refused for its size, waits until the topic is as the file says: it is no dead letter.
+func (w *Writer) refusal(r *kgo.Record, err error) error {
+	tooLarge := errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+	if size := batchBytes(r); tooLarge && size <= kafka.RecordBytesMax(w.cfg) {
+		return kafka.RefusedSize(w.cfg, r.Topic, r.Partition, size, err)
+	}
+	wrapped := kafka.Wrap(err, w.cfg.Kafka.Brokers, fmt.Sprintf("publish to topic %s partition %d", r.Topic, r.Partition))
+	if tooLarge {
+		return fmt.Errorf("%w: %w", outbox.ErrRecordTooLarge, wrapped)
+	}
+	return wrapped
+}
+
+// batchOverhead is what a batch takes beside its records: 61 bytes, and the client counts up to a dozen of the request.
+const batchOverhead = 61 + 12
+
+// batchBytes is the size of a batch of one record, before compression, as the client bounds it.
+func batchBytes(r *kgo.Record) int {
+	n := batchOverhead + 3 + varint(len(r.Key)) + len(r.Key) + varint(len(r.Value)) + len(r.Value) + varint(len(r.Headers))
+	for _, h := range r.Headers {
+		n += varint(len(h.Key)) + len(h.Key) + varint(len(h.Value)) + len(h.Value)
+	}
+	return n + varint(n)
+}
+
+func varint(n int) int { return kbin.VarintLen(int32(n)) }
 
 // Ready implements outbox.Writer.
 func (w *Writer) Ready() <-chan struct{} { return w.ready }

@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/outbox"
 )
 
@@ -99,6 +103,33 @@ func TestTooLargeIsTold(t *testing.T) {
 		if large := string(a.Out.Record.Key) == "large"; errors.Is(a.Err, outbox.ErrRecordTooLarge) != large || !large && a.Err != nil {
 			t.Errorf("%s: %v", a.Out.Record.Key, a.Err)
 		}
+	}
+}
+
+// A record is too large only if the file says so: a topic that refuses others was narrowed, and is named.
+func TestNarrowedTopicIsNotTheRecordsFault(t *testing.T) {
+	w := newWriter(t)
+	for _, n := range []int{0, 60_000, kafka.RecordBytesMax(w.cfg) - 200} {
+		err := w.refusal(&kgo.Record{Topic: topic, Partition: 2, Value: make([]byte, n)}, kerr.MessageTooLarge)
+		if errors.Is(err, outbox.ErrRecordTooLarge) || fault.CodeOf(err) != "SL2005" || !strings.Contains(err.Error(), topic) || !strings.Contains(err.Error(), "max.message.bytes") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	// Whatever the client refuses by itself, no topic can mend. The zeros compress, so the broker takes the others.
+	refused := 0
+	for d := -200; d < 10; d++ {
+		w.Produce([]*outbox.Out{out(0, "edge", make([]byte, kafka.RecordBytesMax(w.cfg)+d))})
+		if a := answers(t, w, 1)[0]; a.Err != nil {
+			refused++
+			if !errors.Is(a.Err, outbox.ErrRecordTooLarge) {
+				t.Errorf("%d: %v", d, a.Err)
+			}
+		} else if d >= 0 {
+			t.Errorf("a record of %d bytes more than the file allows is taken", d)
+		}
+	}
+	if refused < 10 || refused > 150 {
+		t.Errorf("%d sizes are refused", refused)
 	}
 }
 
