@@ -90,6 +90,16 @@ func (g *gapTracker) suspects(now time.Time, max int) []idRange {
 	return ranges
 }
 
+// undecided counts the hot gaps that no READ UNCOMMITTED read has missed.
+func (g *gapTracker) undecided() (n int) {
+	for _, h := range g.hot {
+		if !h.absent {
+			n++
+		}
+	}
+	return n
+}
+
 // uncommitted takes the result of a READ UNCOMMITTED read of asked: the ids that it found, sorted, and the greatest id
 // that it can vouch for.
 func (g *gapTracker) uncommitted(asked []idRange, found []uint64, upto uint64) {

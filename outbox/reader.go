@@ -180,12 +180,18 @@ func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) 
 		r.nextSweep = time.Now().Add(r.time.Sweep)
 	}
 	if now := time.Now(); !now.Before(r.nextCheck) {
+		r.nextCheck = now.Add(r.time.GapCheck)
 		if suspects := r.gaps.suspects(now, suspectsMax); len(suspects) > 0 {
+			undecided := r.gaps.undecided()
 			if err := r.lookUncommitted(ctx, suspects); err != nil {
 				return nil, false, err
 			}
+			// There were more than one read looks for: go on with the next, so that gaps cannot come faster than they turn
+			// cold. Where a full read found them all held open, the others can wait.
+			if len(suspects) == suspectsMax && r.gaps.undecided() < undecided {
+				r.nextCheck = now
+			}
 		}
-		r.nextCheck = now.Add(r.time.GapCheck)
 	}
 	items, more, err := r.read(ctx)
 	if err != nil {

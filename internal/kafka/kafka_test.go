@@ -1,10 +1,12 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -207,5 +209,39 @@ func TestDeadLettersAreWholeAndFolded(t *testing.T) {
 	}
 	if got[1].Offset != 7 || got[1].Record.Value != nil || got[1].Record.Key == nil {
 		t.Errorf("second letter keeps its record: %+v", got[1].Key())
+	}
+}
+
+// A batch that another program wrote may grow beyond all memory: it is passed over, named, and what follows is read.
+func TestP10_ScanPassesOverBatchesThatExplode(t *testing.T) {
+	_, cfg := cluster(t, kfake.SeedTopics(1, "flights.events"))
+	big, err := kgo.NewClient(kgo.SeedBrokers(cfg.Kafka.Brokers...), kgo.ProducerBatchMaxBytes(256<<20), kgo.BrokerMaxWriteBytes(512<<20),
+		kgo.ProducerBatchCompression(kgo.ZstdCompression()), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer big.Close()
+	for _, value := range [][]byte{[]byte("a"), make([]byte, 32<<20), []byte("b"), make([]byte, 32<<20), make([]byte, 32<<20)} {
+		if err := big.ProduceSync(t.Context(), &kgo.Record{Topic: "flights.events", Value: value}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var logged bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&logged, nil))
+	p := event.Partition{Topic: "flights.events"}
+	var got []string
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err = Scan(ctx, cfg, "test", log, map[event.Partition]int64{p: 0}, map[event.Partition]int64{p: 5}, func(r *kgo.Record) {
+		if len(r.Value) > 1 {
+			t.Errorf("offset %d has %d bytes", r.Offset, len(r.Value))
+		}
+		got = append(got, fmt.Sprintf("%d:%.1s", r.Offset, r.Value))
+	})
+	if err != nil || fmt.Sprint(got) != "[0:a 2:b]" {
+		t.Errorf("%v %v", got, err)
+	}
+	if n := strings.Count(logged.String(), "passed over a record batch"); n != 3 || !strings.Contains(logged.String(), "offset=4 next=5") {
+		t.Errorf("%d batches are named:\n%s", n, logged.String())
 	}
 }

@@ -2,12 +2,15 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
 )
 
 // readAll calls each for every committed record that the topic holds now, in order per partition.
@@ -32,45 +35,85 @@ func readAll(ctx context.Context, cfg *config.Config, log *slog.Logger, topic st
 	if err != nil {
 		return Wrap(err, cfg.Kafka.Brokers, "read topic "+topic)
 	}
-	from, left := map[int32]kgo.Offset{}, map[int32]int64{}
+	from, to := map[event.Partition]int64{}, map[event.Partition]int64{}
 	start.Each(func(o kadm.ListedOffset) {
 		if e, ok := end.Lookup(topic, o.Partition); ok && e.Offset > o.Offset {
-			from[o.Partition] = kgo.NewOffset().At(o.Offset)
-			left[o.Partition] = e.Offset
+			p := event.Partition{Topic: topic, Number: o.Partition}
+			from[p], to[p] = o.Offset, e.Offset
 		}
 	})
+	return Scan(ctx, cfg, "read", log, from, to, each)
+}
+
+const (
+	// scanFetchBytes of compressed batches are fetched at once, and one fetch at a time; a broker sends one batch in any
+	// case.
+	scanFetchBytes = 256 << 10
+	// scanBatchesMax bounds a batch after decompression, in units of the largest that the line writes, before
+	// compression. Another program may write anything: a few kilobytes become gigabytes.
+	scanBatchesMax = 8
+)
+
+// Scan calls each for every committed record of the partitions in from, from the offset there up to the one in to, in
+// order per partition. Of a batch that is larger than memory allows it says so in the log, and passes it over: no process
+// of the line wrote it. The record is valid during the call only.
+func Scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger, from, to map[event.Partition]int64, each func(*kgo.Record)) error {
+	offsets, left := map[string]map[int32]kgo.Offset{}, map[event.Partition]int64{}
+	for p, end := range to {
+		if from[p] >= end {
+			continue
+		}
+		if offsets[p.Topic] == nil {
+			offsets[p.Topic] = map[int32]kgo.Offset{}
+		}
+		offsets[p.Topic][p.Number] = kgo.NewOffset().At(from[p])
+		left[p] = end
+	}
 	if len(left) == 0 {
 		return nil
 	}
-	reader, err := kgo.NewClient(append(Options(cfg, "read", log),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
+	reader, err := kgo.NewClient(append(Options(cfg, role, log),
+		kgo.ConsumePartitions(offsets),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // the last offset may be a transaction's marker
-		kgo.FetchMaxBytes(8<<20))...)
+		kgo.FetchMaxBytes(scanFetchBytes),
+		kgo.FetchMaxPartitionBytes(scanFetchBytes),
+		kgo.MaxConcurrentFetches(1),
+		kgo.MaxDecompressBatchBytes(scanBatchesMax*DeadRecordBytesMax(cfg)))...)
 	if err != nil {
-		return err
+		return Wrap(err, cfg.Kafka.Brokers, "make a reader")
 	}
 	defer reader.Close()
+	passed := func(p event.Partition, next int64) {
+		if end, open := left[p]; open && next >= end {
+			delete(left, p)
+		}
+	}
 	for len(left) > 0 {
 		fetches := reader.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
-			return Wrap(err, cfg.Kafka.Brokers, "read topic "+topic)
-		}
-		for _, e := range fetches.Errors() {
-			return Wrap(e.Err, cfg.Kafka.Brokers, "read topic "+topic)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			end, open := left[r.Partition]
-			if !open {
-				return
-			}
-			if r.Offset < end && !r.Attrs.IsControl() {
+			p := event.Partition{Topic: r.Topic, Number: r.Partition}
+			if end, open := left[p]; open && r.Offset < end && !r.Attrs.IsControl() {
 				each(r)
 			}
-			if r.Offset+1 >= end {
-				delete(left, r.Partition)
-			}
+			passed(p, r.Offset+1)
 		})
+		for _, e := range fetches.Errors() {
+			big, ok := errors.AsType[*kgo.ErrDecompressTooLarge](e.Err)
+			if !ok {
+				return Wrap(e.Err, cfg.Kafka.Brokers, fmt.Sprintf("read topic %s partition %d", e.Topic, e.Partition))
+			}
+			if log != nil {
+				log.Warn("passed over a record batch that is larger than memory allows; another program wrote it",
+					"topic", big.Topic, "partition", big.Partition, "offset", big.Offset, "next", big.NextOffset)
+			}
+			reader.SetOffsets(map[string]map[int32]kgo.EpochOffset{big.Topic: {big.Partition: {Epoch: big.Epoch, Offset: big.NextOffset}}})
+			passed(event.Partition{Topic: big.Topic, Number: big.Partition}, big.NextOffset)
+		}
 	}
 	return nil
 }

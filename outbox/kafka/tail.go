@@ -21,50 +21,13 @@ func (w *Writer) Tail(ctx context.Context, from map[event.Partition]int64, each 
 	if err != nil || len(end) == 0 {
 		return err
 	}
-	offsets := map[string]map[int32]kgo.Offset{}
-	for p := range end {
-		if offsets[p.Topic] == nil {
-			offsets[p.Topic] = map[int32]kgo.Offset{}
+	return kafka.Scan(ctx, w.cfg, "relay-tail", w.log, begin, end, func(r *kgo.Record) {
+		rec := event.Record{Key: r.Key, Value: r.Value, Headers: make([]event.Header, len(r.Headers))}
+		for i, h := range r.Headers {
+			rec.Headers[i] = event.Header(h)
 		}
-		offsets[p.Topic][p.Number] = kgo.NewOffset().At(begin[p])
-	}
-	client, err := kgo.NewClient(append(kafka.Options(w.cfg, "relay-tail", w.log),
-		kgo.ConsumePartitions(offsets),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.KeepControlRecords(), // the last record may be a transaction's marker
-		kgo.FetchMaxBytes(fetchBytesMax))...)
-	if err != nil {
-		return kafka.Wrap(err, w.cfg.Kafka.Brokers, "make the tail scan's client")
-	}
-	defer client.Close()
-	for len(end) > 0 {
-		fetches := client.PollFetches(ctx)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		for _, e := range fetches.Errors() {
-			return kafka.Wrap(e.Err, w.cfg.Kafka.Brokers, fmt.Sprintf("read topic %s partition %d", e.Topic, e.Partition))
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			p := event.Partition{Topic: r.Topic, Number: r.Partition}
-			last, open := end[p]
-			if !open {
-				return
-			}
-			if r.Offset < last && !r.Attrs.IsControl() {
-				rec := event.Record{Key: r.Key, Value: r.Value, Headers: make([]event.Header, len(r.Headers))}
-				for i, h := range r.Headers {
-					rec.Headers[i] = event.Header(h)
-				}
-				each(p, r.Offset, &rec)
-			}
-			if r.Offset+1 >= last {
-				delete(end, p)
-			}
-		})
-	}
-	return nil
+		each(event.Partition{Topic: r.Topic, Number: r.Partition}, r.Offset, &rec)
+	})
 }
 
 // span says where each scan begins and ends; partitions without anything to scan are missing.

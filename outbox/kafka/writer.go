@@ -25,7 +25,6 @@ const (
 	// Produce waits.
 	bufferedRecordsMax = 100_000
 	bufferedBytesMax   = 64 << 20
-	fetchBytesMax      = 8 << 20
 )
 
 // Writer is an outbox.Writer.
