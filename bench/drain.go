@@ -98,8 +98,19 @@ func (d *drained) ours() float64 {
 	})
 	stop := d.ending(r.Run)
 	d.await(done, drainLimit, "the relay", func() string { return fmt.Sprintf("%d of %d events: %+v", acked.Load(), d.rows, r.Lanes()) })
+	d.awaitCold(r)
 	stop()
 	return float64(d.rows) / time.Duration(ended.Load()-began.Load()).Seconds()
+}
+
+// awaitCold waits until the relay has given up asking for the round's gaps with each read, which takes it some seconds:
+// the next round has gaps of its own.
+func (d *drained) awaitCold(r *outbox.Relay) {
+	for deadline := time.Now().Add(drainLimit); r.Lanes()[0].GapsHot > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			d.Fatalf("gaps are still hot after %s: %+v", drainLimit, r.Lanes())
+		}
+	}
 }
 
 // read reads the same rows and drops them: on the driver's own connection, and with the buffer that its driver keeps
