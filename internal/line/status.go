@@ -78,7 +78,7 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Status{Line: l.Config.Line, LayoutEpoch: l.layout.Epoch(), At: time.Now().UTC().Truncate(time.Second),
+	s := &Status{Line: l.Config.Line, LayoutEpoch: l.layout.Epoch(), At: time.Now().UTC().Truncate(time.Millisecond),
 		Lanes: []LaneStatus{}, Sinks: []SinkStatus{}, Halted: []HaltStatus{}}
 	before, err := l.sinkRows(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 		}
 	}
 	for i := range s.Sinks {
-		s.Halted = append(s.Halted, s.Sinks[i].measure(before[i], ends, s.At, seconds)...)
+		s.Halted = append(s.Halted, s.Sinks[i].measure(before[i], ends, time.Now(), seconds)...)
 	}
 	return s, nil
 }
