@@ -28,6 +28,7 @@ type gapTracker struct {
 	hot    []hotRange
 	cold   bucketSet
 	margin time.Duration
+	asked  uint64 // the pass of suspects has come up to this id; 0 when a new one begins
 }
 
 // observe takes the result of one READ COMMITTED statement that asked for every hot gap and for the ids above read:
@@ -79,25 +80,22 @@ func splitHot(h hotRange, filled []uint64, keep func(hotRange)) []uint64 {
 	return filled
 }
 
-// suspects are the hot gaps older than the margin, which a READ UNCOMMITTED read is to look for; at most max ranges.
-func (g *gapTracker) suspects(now time.Time, max int) []idRange {
-	var ranges []idRange
+// suspects are hot gaps older than the margin, which a READ UNCOMMITTED read is to look for: at most max ranges, from where
+// the last call ended, so that gaps which an open transaction holds hide none of the others. more says that the pass has
+// not come to its end.
+func (g *gapTracker) suspects(now time.Time, max int) (ranges []idRange, more bool) {
 	for _, h := range g.hot {
-		if !h.absent && now.Sub(h.since) > g.margin && len(ranges) < max {
-			ranges = append(ranges, h.idRange)
+		if h.From <= g.asked || h.absent || now.Sub(h.since) <= g.margin {
+			continue
 		}
-	}
-	return ranges
-}
-
-// undecided counts the hot gaps that no READ UNCOMMITTED read has missed.
-func (g *gapTracker) undecided() (n int) {
-	for _, h := range g.hot {
-		if !h.absent {
-			n++
+		if len(ranges) == max {
+			g.asked = ranges[max-1].From
+			return ranges, true
 		}
+		ranges = append(ranges, h.idRange)
 	}
-	return n
+	g.asked = 0
+	return ranges, false
 }
 
 // uncommitted takes the result of a READ UNCOMMITTED read of asked: the ids that it found, sorted, and the greatest id

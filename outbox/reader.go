@@ -39,7 +39,7 @@ var defaultTiming = Timing{
 }
 
 const (
-	suspectsMax = 500    // gap ranges looked at by one READ UNCOMMITTED read
+	suspectsMax = 2000   // gap ranges looked at by one READ UNCOMMITTED read
 	foundMax    = 50_000 // ids that such a read, or a sweep, returns at most
 	sweepTerms  = 500    // cold ranges per statement of a sweep
 )
@@ -180,17 +180,14 @@ func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) 
 		r.nextSweep = time.Now().Add(r.time.Sweep)
 	}
 	if now := time.Now(); !now.Before(r.nextCheck) {
-		r.nextCheck = now.Add(r.time.GapCheck)
-		if suspects := r.gaps.suspects(now, suspectsMax); len(suspects) > 0 {
-			undecided := r.gaps.undecided()
+		suspects, more := r.gaps.suspects(now, suspectsMax)
+		if len(suspects) > 0 {
 			if err := r.lookUncommitted(ctx, suspects); err != nil {
 				return nil, false, err
 			}
-			// There were more than one read looks for: go on with the next, so that gaps cannot come faster than they turn
-			// cold. Where a full read found them all held open, the others can wait.
-			if len(suspects) == suspectsMax && r.gaps.undecided() < undecided {
-				r.nextCheck = now
-			}
+		}
+		if !more { // else the pass goes on with the next step, so that gaps cannot come faster than they turn cold
+			r.nextCheck = now.Add(r.time.GapCheck)
 		}
 	}
 	items, more, err := r.read(ctx)

@@ -294,6 +294,40 @@ func TestP1_TailScanPassesOverForeignRecords(t *testing.T) {
 	}
 }
 
+// Many gaps that a transaction holds open hide none of the others: each pass asks for all.
+func TestP2_EveryGapIsSuspectedInEachPass(t *testing.T) {
+	g := gapTracker{margin: time.Second}
+	now := time.Unix(1e9, 0)
+	var ids []uint64
+	for id := uint64(2); id <= 2000; id += 2 {
+		ids = append(ids, id)
+	}
+	g.observe(ids, ^uint64(0), now)
+	now = now.Add(2 * time.Second)
+	open := func(id uint64) bool { return id < 700 }
+	for pass, more := 0, true; more; pass++ {
+		var suspects []idRange
+		suspects, more = g.suspects(now, 100)
+		if len(suspects) > 100 || pass > 10 {
+			t.Fatalf("pass %d: %d suspects", pass, len(suspects))
+		}
+		var found []uint64
+		for _, s := range suspects {
+			if open(s.From) {
+				found = append(found, s.From)
+			}
+		}
+		g.uncommitted(suspects, found, ^uint64(0))
+	}
+	g.observe(nil, ^uint64(0), now)
+	if cold, hot := g.cold.count(), countIDs(g.hotRanges()); cold != 650 || hot != 350 {
+		t.Errorf("%d gaps are cold and %d hot, wanted 650 and 350", cold, hot)
+	}
+	if again, _ := g.suspects(now, 1000); len(again) != 350 {
+		t.Errorf("the next pass asks for %d", len(again))
+	}
+}
+
 func TestPlanSplitKeepsPartitionsAhead(t *testing.T) {
 	rnd := random(t)
 	for range 500 {

@@ -374,7 +374,7 @@ func (s *sim) read() {
 
 func (s *sim) lookUncommitted() {
 	g := &s.relay.gaps
-	suspects := g.suspects(s.now, 1+s.rnd.IntN(5))
+	suspects, _ := g.suspects(s.now, 1+s.rnd.IntN(5))
 	if len(suspects) == 0 {
 		return
 	}
