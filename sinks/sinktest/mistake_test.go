@@ -36,7 +36,7 @@ const mistakeVariable = "SINKTEST_MISTAKE"
 func TestWrongSink(t *testing.T) {
 	wrong := os.Getenv(mistakeVariable)
 	if wrong == "" {
-		t.Skip("runs as a child of TestTheSuiteFindsMistakes")
+		return // it is a child of TestTheSuiteFindsMistakes, not a test of its own
 	}
 	factory := MemoryFactory(0)
 	Run(t, func(t testing.TB) (Store, Setup) {
