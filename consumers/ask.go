@@ -72,7 +72,7 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 		}
 		if why != nil {
 			u.stopReading(m)
-			m.halted = true
+			m.halted, m.why = true, why
 			u.halt(ctx, why, ask[i])
 			continue
 		}
@@ -96,16 +96,17 @@ func (u *unit) cannotGoOn(ctx context.Context) bool {
 		return false
 	}
 	var others []event.Position
+	why := &fault.Error{Code: "SL6012", Class: fault.Fatal,
+		What: "a batch that was stored, and perhaps sent, cannot be read again: another partition of its group is halted",
+		Do:   "see that partition; this one goes on with it"}
 	for _, m := range u.members {
 		if !m.halted {
-			m.halted = true
+			m.halted, m.why = true, why
 			others = append(others, m.at)
 		}
 	}
 	if len(others) > 0 {
-		u.halt(ctx, &fault.Error{Code: "SL6012", Class: fault.Fatal,
-			What: "a batch that was stored, and perhaps sent, cannot be read again: another partition of its group is halted",
-			Do:   "see that partition; this one goes on with it"}, others...)
+		u.halt(ctx, why, others...)
 	}
 	return true
 }

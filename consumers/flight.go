@@ -176,7 +176,7 @@ func (u *unit) finish(ctx context.Context, r result) (ending, bool) {
 		u.forgetNext()
 		return 0, false
 	}
-	u.applied(f)
+	u.applied(ctx, f)
 	u.cur = nil
 	return 0, false
 }
@@ -189,7 +189,7 @@ func (u *unit) forgetNext() {
 }
 
 // applied records that a batch and its progress are committed.
-func (u *unit) applied(f *flight) {
+func (u *unit) applied(ctx context.Context, f *flight) {
 	rows, bytes := f.prepared.Size()
 	u.loop.metrics.applied(rows, bytes)
 	u.pending, u.moved = nil, true
@@ -201,8 +201,12 @@ func (u *unit) applied(f *flight) {
 		p.stream.applied, p.stream.oldest = r.To, p.stream.q.oldest()
 		p.stream.mu.Unlock()
 		p.member.reread.reset()
-		p.member.resumed = true // the batch ended the record
-		u.goesOn(p.member.at)
+		if p.member.halted { // what it read before is applied; that ended the record, and not the reason
+			u.halt(ctx, p.member.why, p.member.at)
+		} else {
+			p.member.resumed = true // the batch ended the record
+			u.goesOn(p.member.at)
+		}
 		u.loop.noteApplied(p.member.at)
 	}
 	if u.next != nil {

@@ -48,10 +48,11 @@ type member struct {
 	at      event.Position // applied up to here
 	stream  *stream        // nil while it is not read
 	halted  bool
-	resumed bool      // nothing says any more that it is halted
-	retryAt time.Time // when to ask the leader again
-	retry   backoff   // of the question
-	reread  backoff   // of reading
+	why     *fault.Error // that it is halted
+	resumed bool         // nothing says any more that it is halted
+	retryAt time.Time    // when to ask the leader again
+	retry   backoff      // of the question
+	reread  backoff      // of reading
 }
 
 // How the ownership of a unit ended.
