@@ -65,6 +65,8 @@ func TestMySQLSessionsAreAlike(t *testing.T) {
 					if _, err := conn.ExecContext(t.Context(), fmt.Sprint("KILL ", id)); err != nil && mysqldb.Classify(err) != fault.Transient {
 						t.Errorf("a killed session: %v", err)
 					}
+					for conn.PingContext(t.Context()) == nil { // until the pool has seen that it is dead
+					}
 				}
 			})
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -62,7 +62,7 @@ func wantRecords(t *testing.T, k *KafkaServer, topic string, want int) {
 	for got := 0; got < want; {
 		f := c.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
-			t.Fatalf("%d of %d records after a minute", got, want)
+			t.Fatalf("%d of %d records within the time", got, want)
 		}
 		got += f.NumRecords()
 	}
