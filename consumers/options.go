@@ -40,7 +40,7 @@ type Options struct {
 	SessionTimeout time.Duration
 	// CheckPeriod is how often leaders, topic ids and the ends of the logs are asked for (default 5 s).
 	CheckPeriod time.Duration
-	// HaltRetry is how often a halted partition is tried again (default 30 s).
+	// HaltRetry is how often a halted partition is tried again (default 10 s).
 	HaltRetry time.Duration
 	// BackoffMax is the longest pause between tries in an outage (default 10 s).
 	BackoffMax time.Duration
@@ -56,7 +56,7 @@ func (o Options) withDefaults() Options {
 	}
 	set(&o.SessionTimeout, 10*time.Second)
 	set(&o.CheckPeriod, 5*time.Second)
-	set(&o.HaltRetry, 30*time.Second)
+	set(&o.HaltRetry, 10*time.Second)
 	set(&o.BackoffMax, 10*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -57,8 +57,8 @@ func (l *leaseTable) open(t *testing.T, o mysqldb.Options) *sql.DB {
 }
 
 // write is what a holder does to its row: it counts if, and only if, the epoch is still the row's.
-func (l *leaseTable) write(ctx context.Context, epoch int64) (bool, error) {
-	res, err := l.db.ExecContext(ctx, "UPDATE slotline_lane SET writes = writes + 1 WHERE lane = 3 AND "+lease.Guard, epoch)
+func (l *leaseTable) write(ctx context.Context, f lease.Fence) (bool, error) {
+	res, err := l.db.ExecContext(ctx, "UPDATE slotline_lane SET writes = writes + 1 WHERE lane = 3 AND "+lease.Guard, f.Args()...)
 	if err != nil {
 		return false, err
 	}
@@ -118,7 +118,7 @@ func TestP5_LeaseOwnersFight(t *testing.T) {
 					}
 					replaced := latest.Load() > h.Epoch() // read before the write
 					alive := h.Alive()
-					ok, err := l.write(context.WithoutCancel(ctx), h.Epoch())
+					ok, err := l.write(context.WithoutCancel(ctx), h.Fence())
 					switch {
 					case err != nil:
 						t.Errorf("write: %v", err)
@@ -264,7 +264,7 @@ func TestLeaseOverRestarts(t *testing.T) {
 	if err := long.Renew(ctx); err != nil || !long.Alive() {
 		t.Errorf("renewal after the restart: %v", err)
 	}
-	if ok, err := l.write(ctx, long.Epoch()); !ok || err != nil {
+	if ok, err := l.write(ctx, long.Fence()); !ok || err != nil {
 		t.Errorf("write after the restart: %v, %v", ok, err)
 	}
 	if err := long.Release(ctx); err != nil {
@@ -305,10 +305,10 @@ func TestLeaseOverRestarts(t *testing.T) {
 	if next.Epoch() != short.Epoch()+1 {
 		t.Errorf("owner epoch went from %d to %d", short.Epoch(), next.Epoch())
 	}
-	if ok, err := l.write(ctx, short.Epoch()); ok || err != nil {
+	if ok, err := l.write(ctx, short.Fence()); ok || err != nil {
 		t.Errorf("the former owner's write: %v, %v", ok, err)
 	}
-	if ok, err := l.write(ctx, next.Epoch()); !ok || err != nil {
+	if ok, err := l.write(ctx, next.Fence()); !ok || err != nil {
 		t.Errorf("the owner's write: %v, %v", ok, err)
 	}
 }

@@ -11,9 +11,10 @@
 //
 // What it promises:
 //
-//   - The owner epoch is the fence. A writer that compares owner_epoch with its own ([Guard]) in the statement that
+//   - Owner and owner epoch are the fence. A writer that compares them with its own ([Guard]) in the statement that
 //     changes other columns of the row, or in the transaction that changes other rows after it read this one FOR
-//     UPDATE, changes nothing once another has taken over, however long it was paused, whatever the clocks say.
+//     UPDATE, changes nothing once another has taken over, however long it was paused, whatever the clocks say, and
+//     even if the table was restored from a backup meanwhile.
 //   - [Held.Alive] is false no later than the time at which the database lets another take over, as long as the
 //     database's clock does not jump ahead of the monotonic clock here: the local deadline counts from before the
 //     request was sent. So Alive is for what no database can fence (records for Kafka); it is a hint elsewhere.

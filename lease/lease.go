@@ -98,11 +98,11 @@ func acquire(ctx context.Context, s store, name, owner string, ttl time.Duration
 	return h, nil
 }
 
-// Epoch is the owner epoch that Guard is compared with.
-func (h *Held) Epoch() int64 { return h.epoch }
+// Fence is what Guard compares.
+func (h *Held) Fence() Fence { return Fence{h.owner, h.epoch} }
 
-// Owner is the owner id.
-func (h *Held) Owner() string { return h.owner }
+// Epoch is the owner epoch.
+func (h *Held) Epoch() int64 { return h.epoch }
 
 // Alive says whether the lease still runs, by the monotonic clock, counted from before its last request was sent.
 func (h *Held) Alive() bool { return time.Now().Before(h.Deadline()) }

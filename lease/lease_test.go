@@ -56,10 +56,10 @@ func TestP5_PausedOwnerChangesNothing(t *testing.T) {
 		if a.Alive() || !lost(a) {
 			t.Error("a does not know that its lease ran out")
 		}
-		if m.write(a.Epoch()) {
+		if m.write(a.Fence()) {
 			t.Error("a wrote after b took over")
 		}
-		if !m.write(b.Epoch()) {
+		if !m.write(b.Fence()) {
 			t.Error("b cannot write")
 		}
 		wantFault(t, a.Renew(t.Context()), "SL7002", fault.Fenced)

@@ -16,8 +16,19 @@ const Columns = "owner VARBINARY(128) NOT NULL DEFAULT '', " +
 	"owner_epoch BIGINT UNSIGNED NOT NULL DEFAULT 0, " +
 	"lease_until DATETIME(6) NOT NULL DEFAULT '1970-01-01 00:00:01'"
 
-// Guard is the condition, on Held.Epoch, of every statement that changes other columns of the row.
-const Guard = "owner_epoch = ?"
+// Fence is what a take-over changed in the row: who took it, and the how-manieth that was. The epoch alone would do as
+// long as the table only moves on; a restored table gives out the epochs of the lost time a second time, and then the
+// owner tells the two apart.
+type Fence struct {
+	Owner string
+	Epoch int64
+}
+
+// Guard is the condition of every statement that changes other columns of the row; its arguments are Fence.Args.
+const Guard = "owner = ? AND owner_epoch = ?"
+
+// Args are Guard's.
+func (f Fence) Args() []any { return []any{f.Owner, f.Epoch} }
 
 // Row names one row of a table that has Columns.
 type Row struct {

@@ -87,10 +87,10 @@ func (m *memStore) release(ctx context.Context, owner string, epoch int64) error
 }
 
 // write is a statement of the holder's own on the same row, with Guard.
-func (m *memStore) write(epoch int64) bool {
+func (m *memStore) write(f Fence) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.st.epoch == epoch
+	return m.st.owner == f.Owner && m.st.epoch == f.Epoch
 }
 
 func (m *memStore) set(f func(m *memStore)) {

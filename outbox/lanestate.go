@@ -14,6 +14,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/lease"
 )
 
 // laneState is what the database stores of a lane: a row of slotline_lane, and its rows of slotline_lane_gap.
@@ -137,15 +138,15 @@ const (
 	loadLaneSQL = "SELECT server_uuid, cursor_id, hot, offsets, generations, @@server_uuid FROM slotline_lane WHERE lane = ?"
 	loadGapSQL  = "SELECT kind, ids FROM slotline_lane_gap WHERE lane = ? ORDER BY kind, bucket"
 	saveLaneSQL = "UPDATE slotline_lane SET cursor_id = ?, hot = ?, offsets = ?, saved_at = UTC_TIMESTAMP(6) " +
-		"WHERE lane = ? AND owner_epoch = ? AND server_uuid = @@server_uuid"
+		"WHERE lane = ? AND " + lease.Guard + " AND server_uuid = @@server_uuid"
 	beginGenerationSQL = "UPDATE slotline_lane SET generations = ?, server_uuid = @@server_uuid, saved_at = UTC_TIMESTAMP(6) " +
-		"WHERE lane = ? AND owner_epoch = ? AND @@server_uuid = ?"
-	goBackSQL    = "UPDATE slotline_lane SET cursor_id = ?, hot = ? WHERE lane = ? AND owner_epoch = ?"
+		"WHERE lane = ? AND " + lease.Guard + " AND @@server_uuid = ?"
+	goBackSQL    = "UPDATE slotline_lane SET cursor_id = ?, hot = ? WHERE lane = ? AND " + lease.Guard
 	clearGapsSQL = "DELETE FROM slotline_lane_gap WHERE lane = ?"
 	saveGapSQL   = "INSERT INTO slotline_lane_gap (lane, kind, bucket, ids) VALUES (?, ?, ?, ?) ON DUPLICATE KEY UPDATE ids = VALUES(ids)"
 	deleteGapSQL = "DELETE FROM slotline_lane_gap WHERE lane = ? AND kind = ? AND bucket = ?"
-	haltLaneSQL  = "UPDATE slotline_lane SET halted_at = UTC_TIMESTAMP(6), halt_code = ?, halt_text = ? WHERE lane = ? AND owner_epoch = ?"
-	startLaneSQL = "UPDATE slotline_lane SET halted_at = NULL, halt_code = NULL, halt_text = NULL WHERE lane = ? AND owner_epoch = ?"
+	haltLaneSQL  = "UPDATE slotline_lane SET halted_at = UTC_TIMESTAMP(6), halt_code = ?, halt_text = ? WHERE lane = ? AND " + lease.Guard
+	startLaneSQL = "UPDATE slotline_lane SET halted_at = NULL, halt_code = NULL, halt_text = NULL WHERE lane = ? AND " + lease.Guard
 )
 
 // errMoved says that a save changed nothing: another owner took the lane over, or another server answered.
@@ -218,12 +219,12 @@ func damaged(lane int, err error) error {
 }
 
 // saveLane stores what a flow allows to be stored, in one transaction where more than the lane's row changes.
-func saveLane(ctx context.Context, db *sql.DB, lane int, epoch int64, gens generations, names []event.Partition, s *saveState) error {
+func saveLane(ctx context.Context, db *sql.DB, lane int, fence lease.Fence, gens generations, names []event.Partition, s *saveState) error {
 	offsets := map[event.Partition]int64{}
 	for i, next := range s.offsets {
 		offsets[names[i]] = next
 	}
-	args := []any{s.state.cursor, string(appendRanges(nil, s.state.hot)), offsetsText(offsets), lane, epoch}
+	args := []any{s.state.cursor, string(appendRanges(nil, s.state.hot)), offsetsText(offsets), lane, fence.Owner, fence.Epoch}
 	if len(s.state.cold) == 0 && len(s.parked) == 0 && len(s.dead) == 0 {
 		return oneRow(db.ExecContext(ctx, saveLaneSQL, args...))
 	}
@@ -253,17 +254,17 @@ func saveLane(ctx context.Context, db *sql.DB, lane int, epoch int64, gens gener
 
 // storeGeneration stores generations and the server's uuid; with back, also a cursor that went back and what is left of
 // the gaps and the parked ids.
-func storeGeneration(ctx context.Context, db *sql.DB, lane int, epoch int64, gens generations, uuid string, s *laneState, back bool) error {
+func storeGeneration(ctx context.Context, db *sql.DB, lane int, fence lease.Fence, gens generations, uuid string, s *laneState, back bool) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := oneRow(tx.ExecContext(ctx, beginGenerationSQL, gens.String(), lane, epoch, uuid)); err != nil {
+	if err := oneRow(tx.ExecContext(ctx, beginGenerationSQL, gens.String(), lane, fence.Owner, fence.Epoch, uuid)); err != nil {
 		return err
 	}
 	if back {
-		if err := oneRow(tx.ExecContext(ctx, goBackSQL, s.cursor, string(appendRanges(nil, s.hot)), lane, epoch)); err != nil {
+		if err := oneRow(tx.ExecContext(ctx, goBackSQL, s.cursor, string(appendRanges(nil, s.hot)), lane, fence.Owner, fence.Epoch)); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, clearGapsSQL, lane); err != nil {

@@ -192,7 +192,8 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 	}
 	if isHalt(err) && held.Alive() {
 		f, _ := errors.AsType[*fault.Error](err)
-		if _, dbErr := r.o.DB.ExecContext(work, haltLaneSQL, f.Code, cutText(f.Error(), deadDetailBytesMax), lane, held.Epoch()); dbErr != nil {
+		if _, dbErr := r.o.DB.ExecContext(work, haltLaneSQL,
+			append([]any{f.Code, cutText(f.Error(), deadDetailBytesMax), lane}, held.Fence().Args()...)...); dbErr != nil {
 			log.Warn("cannot note that the lane halts", "err", dbErr)
 		}
 	}

@@ -314,7 +314,7 @@ func (s *session) startSave(ctx context.Context, now time.Time, atOnce bool) {
 	go func() { // owned by run, which waits for saves
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		s.saves <- saveLane(ctx, s.relay.o.DB, s.lane, s.held.Epoch(), s.gens, s.router.names, save)
+		s.saves <- saveLane(ctx, s.relay.o.DB, s.lane, s.held.Fence(), s.gens, s.router.names, save)
 	}()
 }
 
@@ -350,9 +350,9 @@ func (s *session) startNote(ctx context.Context, now time.Time) {
 		return
 	}
 	s.noting, s.lastNote, s.noted = true, now, s.refusal
-	statement, args := startLaneSQL, []any{s.lane, s.held.Epoch()}
+	statement, args := startLaneSQL, append([]any{s.lane}, s.held.Fence().Args()...)
 	if f := s.refusal; f != nil {
-		statement, args = haltLaneSQL, []any{f.Code, cutText(f.Error(), deadDetailBytesMax), s.lane, s.held.Epoch()}
+		statement, args = haltLaneSQL, append([]any{f.Code, cutText(f.Error(), deadDetailBytesMax), s.lane}, s.held.Fence().Args()...)
 	}
 	s.busy++
 	go func() { // owned by run, which waits for notes

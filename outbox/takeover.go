@@ -40,7 +40,7 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 			return nil, nil, err
 		}
 	}
-	if _, err := o.DB.ExecContext(ctx, startLaneSQL, s.lane, s.held.Epoch()); err != nil {
+	if _, err := o.DB.ExecContext(ctx, startLaneSQL, append([]any{s.lane}, s.held.Fence().Args()...)...); err != nil {
 		return nil, nil, laneError(err, s.lane, "note that it runs")
 	}
 	s.log.Info("lane taken over", "owner_epoch", s.held.Epoch(), "cursor", state.cursor, "generation", state.generations.last(),
@@ -179,7 +179,7 @@ func (s *session) beginGeneration(ctx context.Context, state *laneState, uuid st
 			}
 		}
 	}
-	if err := storeGeneration(ctx, s.relay.o.DB, s.lane, s.held.Epoch(), gens, uuid, state, rule.back); err != nil {
+	if err := storeGeneration(ctx, s.relay.o.DB, s.lane, s.held.Fence(), gens, uuid, state, rule.back); err != nil {
 		return laneError(err, s.lane, "begin a generation")
 	}
 	state.generations, state.serverUUID = gens, uuid

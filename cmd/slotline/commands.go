@@ -278,7 +278,7 @@ past a record or batch that halts the sink and is no gap of the log.`,
 			if err := l.AcceptGap(cmd.Context(), lost); err != nil {
 				return err
 			}
-			fmt.Fprintln(os.Stderr, "Accepted and recorded in slotline_gap. A running sink takes the partition up within half a minute.")
+			fmt.Fprintln(os.Stderr, "Accepted and recorded in slotline_gap. A running sink takes the partition up within ten seconds.")
 			return nil
 		},
 	}

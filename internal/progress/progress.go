@@ -2,7 +2,7 @@
 // applied a partition, and which owner may go on. A MySQL sink's rows are in the shard itself, so that rows and
 // progress commit together; an OLAP sink's are in sinks.state.
 //
-// It promises: next_off moves only by the sink that holds owner_epoch, or by AcceptGap, which bumps the epoch and
+// It promises: next_off moves only by the sink that is the owner of owner_epoch, or by AcceptGap, which bumps the epoch and
 // leaves a row in slotline_gap that says who went past what, and why. It assumes sessions in UTC with clientFoundRows
 // (internal/mysqldb opens such). It fails with the driver's own errors, which the caller classes, and with fault.Error
 // where a person must act: a row that apply has not seeded, a table of a later format.
@@ -185,22 +185,24 @@ func TakeOver(ctx context.Context, conn *sql.Conn, key Key, owner string) (Row, 
 	return row, tx.Commit()
 }
 
-// Release clears the owner's name, if epoch is still the row's. The epoch stays.
-func Release(ctx context.Context, q Querier, key Key, epoch int64) error {
-	_, err := q.ExecContext(ctx, "UPDATE `slotline_progress` SET `owner`='' WHERE "+key.where()+" AND `owner_epoch`=?", epoch)
+// Release clears the owner's name, if owner and epoch are still the row's. The epoch stays.
+func Release(ctx context.Context, q Querier, key Key, owner string, epoch int64) error {
+	_, err := q.ExecContext(ctx, "UPDATE `slotline_progress` SET `owner`='' WHERE "+key.where()+
+		" AND `owner_epoch`=? AND `owner`=?", epoch, owner)
 	return err
 }
 
 // Advance is one move of a row, the first statement of a sink's transaction.
 type Advance struct {
 	Key
+	Owner       string // with OwnerEpoch the fence: a restored table gives an epoch out twice
 	OwnerEpoch  int64
 	Start, End  int64 // next_off before and after
 	LeaderEpoch int32
 	TopicID     event.TopicID
 }
 
-// AppendSQL appends the UPDATE. It finds one row (clientFoundRows) if the epoch is the row's and Start is where it
+// AppendSQL appends the UPDATE. It finds one row (clientFoundRows) if owner and epoch are the row's and Start is where it
 // stands; else none, and Decide says why. A move forward also ends a halt: what stopped the partition is past.
 func (a *Advance) AppendSQL(dst []byte) []byte {
 	dst = append(dst, "UPDATE `slotline_progress` SET `next_off`="...)
@@ -217,6 +219,8 @@ func (a *Advance) AppendSQL(dst []byte) []byte {
 	dst = append(dst, a.where()...)
 	dst = append(dst, " AND `owner_epoch`="...)
 	dst = strconv.AppendInt(dst, a.OwnerEpoch, 10)
+	dst = append(dst, " AND `owner`="...)
+	dst = append(dst, quoteText(a.Owner)...)
 	dst = append(dst, " AND `next_off`="...)
 	return strconv.AppendInt(dst, a.Start, 10)
 }
@@ -241,7 +245,7 @@ func (v Verdict) String() string {
 // Decide compares the row as it is with the move that was tried.
 func (a *Advance) Decide(r Row) Verdict {
 	switch {
-	case r.OwnerEpoch != a.OwnerEpoch:
+	case r.OwnerEpoch != a.OwnerEpoch || r.Owner != a.Owner:
 		return Fenced
 	case r.Next >= a.End:
 		return Done

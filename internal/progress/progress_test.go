@@ -24,6 +24,10 @@ func TestP4_DecideWhyAMoveFoundNoRow(t *testing.T) {
 			t.Errorf("epoch %d, next %d: %s, wanted %s", c.epoch, c.next, got, c.want)
 		}
 	}
+	a.Owner = "a"
+	if got := a.Decide(Row{Owner: "b", OwnerEpoch: 7, Next: 150}); got != Fenced {
+		t.Errorf("the epoch given out a second time, to another owner, by a restored table: %s", got)
+	}
 	whole := Advance{OwnerEpoch: 1, Start: 5, End: 5}
 	if got := whole.Decide(Row{OwnerEpoch: 1, Next: 5}); got != Done {
 		t.Errorf("an empty move is %s", got)

@@ -9,4 +9,4 @@ UPDATE `slotline_lane` SET lease_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECO
 -- release
 UPDATE `slotline_lane` SET owner = '', lease_until = '1970-01-01 00:00:01' WHERE lane = ? AND owner = ? AND owner_epoch = ?
 -- guard of other statements
-owner_epoch = ?
+owner = ? AND owner_epoch = ?

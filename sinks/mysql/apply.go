@@ -107,7 +107,7 @@ func (o *owned) tasks(ctx context.Context, p *prepared) ([]*task, error) {
 		if row.Next >= p.at.To {
 			continue
 		}
-		a := progress.Advance{Key: row.Key, OwnerEpoch: row.OwnerEpoch, Start: row.Next, End: p.at.To,
+		a := progress.Advance{Key: row.Key, Owner: row.Owner, OwnerEpoch: row.OwnerEpoch, Start: row.Next, End: p.at.To,
 			LeaderEpoch: p.at.LeaderEpoch, TopicID: p.at.TopicID}
 		if a.LeaderEpoch < 0 {
 			a.LeaderEpoch = row.LeaderEpoch

@@ -70,7 +70,7 @@ func (o *owned) Release(ctx context.Context) error {
 	o.mu.Unlock()
 	var errs []error
 	for _, h := range holds {
-		errs = append(errs, h.shard.wrap(progress.Release(ctx, h.shard.control, h.row.Key, h.row.OwnerEpoch)))
+		errs = append(errs, h.shard.wrap(progress.Release(ctx, h.shard.control, h.row.Key, h.row.Owner, h.row.OwnerEpoch)))
 	}
 	return errors.Join(errs...)
 }

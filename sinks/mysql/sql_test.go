@@ -60,7 +60,7 @@ func TestTransactionGolden(t *testing.T) {
 		b.WriteString(ddl + ";\n\n")
 	}
 	a := progress.Advance{Key: progress.Key{Sink: "mysql", Partition: event.Partition{Topic: "flights.events", Number: 11}},
-		OwnerEpoch: 7, Start: 100, End: 200, LeaderEpoch: 3, TopicID: event.TopicID{0xab, 15: 1}}
+		Owner: "host/1/ab", OwnerEpoch: 7, Start: 100, End: 200, LeaderEpoch: 3, TopicID: event.TopicID{0xab, 15: 1}}
 	b.WriteString("START TRANSACTION;\n" + string(a.AppendSQL(nil)) + ";\n-- rows\nCOMMIT;\n")
 	golden(t, "progress.sql", b.String())
 }

@@ -29,6 +29,6 @@ CREATE TABLE IF NOT EXISTS `slotline_gap` (
 ) ENGINE=InnoDB COMMENT='slotline gap format 1';
 
 START TRANSACTION;
-UPDATE `slotline_progress` SET `next_off`=200,`applied_off`=GREATEST(`applied_off`,200),`leader_epoch`=3,`topic_id`=x'AB000000000000000000000000000001',`halted_at`=NULL,`halt_code`=NULL,`halt_text`=NULL,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`='mysql' AND `topic`='flights.events' AND `part`=11 AND `owner_epoch`=7 AND `next_off`=100;
+UPDATE `slotline_progress` SET `next_off`=200,`applied_off`=GREATEST(`applied_off`,200),`leader_epoch`=3,`topic_id`=x'AB000000000000000000000000000001',`halted_at`=NULL,`halt_code`=NULL,`halt_text`=NULL,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`='mysql' AND `topic`='flights.events' AND `part`=11 AND `owner_epoch`=7 AND `owner`='host/1/ab' AND `next_off`=100;
 -- rows
 COMMIT;

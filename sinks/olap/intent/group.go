@@ -10,6 +10,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/lease"
 )
 
 // Group is a group of partitions that this process has taken over. Begin and Commit are called by one goroutine at a
@@ -54,7 +55,7 @@ func (g *Group) learn(ctx context.Context) error {
 	if err != nil {
 		return g.notSeeded(err)
 	}
-	if r.epoch != g.hold.Epoch() {
+	if r.fence != g.hold.Fence() {
 		return g.fencedBy(r)
 	}
 	pending := pendingOf(r, stand)
@@ -106,7 +107,7 @@ func (g *Group) letGo(ctx context.Context) error {
 	stand := slices.Clone(g.stand)
 	g.mu.Unlock()
 	for _, r := range stand {
-		errs = append(errs, g.state.store.releaseProgress(ctx, r.Partition, r.OwnerEpoch))
+		errs = append(errs, g.state.store.releaseProgress(ctx, r.Partition, lease.Fence{Owner: r.Owner, Epoch: r.OwnerEpoch}))
 	}
 	return g.state.wrap(errors.Join(errs...))
 }
@@ -133,7 +134,7 @@ func (g *Group) Begin(ctx context.Context, ranges []event.Range, excluded []Excl
 	case beginApplied, beginForeign:
 		return nil, g.outOfTurn(ranges, pending)
 	}
-	found, err := g.state.store.put(ctx, g.number, g.hold.Epoch(), *i)
+	found, err := g.state.store.put(ctx, g.number, g.hold.Fence(), *i)
 	if err != nil {
 		return nil, g.state.wrap(err)
 	}
@@ -155,7 +156,7 @@ func (g *Group) Commit(ctx context.Context, i *Intent, ranges []event.Range) err
 	if len(advances) != len(ranges) {
 		return g.outOfTurn(ranges, nil)
 	}
-	done, failed := g.state.store.commit(ctx, g.number, g.hold.Epoch(), i, advances)
+	done, failed := g.state.store.commit(ctx, g.number, g.hold.Fence(), i, advances)
 	if failed == nil && done {
 		g.moved(i, advances)
 		return nil
@@ -165,7 +166,7 @@ func (g *Group) Commit(ctx context.Context, i *Intent, ranges []event.Range) err
 	if err != nil {
 		return g.state.wrap(g.notSeeded(errors.Join(failed, err)))
 	}
-	switch decideCommit(g.hold.Epoch(), advances, r, stand) {
+	switch decideCommit(g.hold.Fence(), advances, r, stand) {
 	case committed:
 		g.moved(i, advances)
 		return nil
@@ -229,12 +230,12 @@ func (g *Group) replaced(ctx context.Context) error {
 }
 
 func (g *Group) fencedBy(r row) error {
-	owner := r.owner
+	owner, ours := r.fence.Owner, g.hold.Fence()
 	if owner == "" {
 		owner = "another process"
 	}
-	what := fmt.Sprintf("%s was taken over by %s (owner epoch %d, ours %d); nothing was changed", g.where(), owner, r.epoch, g.hold.Epoch())
-	if r.epoch == g.hold.Epoch() {
+	what := fmt.Sprintf("%s was taken over by %s (owner epoch %d, ours %d); nothing was changed", g.where(), owner, r.fence.Epoch, ours.Epoch)
+	if r.fence == ours {
 		what = g.where() + ": a gap was accepted, or the groups were changed, while a batch was on its way; nothing was changed"
 	}
 	return &fault.Error{Code: codeFenced, Class: fault.Fenced, What: what}

@@ -5,12 +5,12 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/lease"
 )
 
 // row is a group's row in slotline_intent, the lease apart.
 type row struct {
-	epoch     int64 // the lease's owner epoch
-	owner     string
+	fence     lease.Fence
 	intent    Intent
 	confirmed bool
 }
@@ -83,7 +83,7 @@ func advancesOf(stand []progress.Row, ranges []event.Range) []progress.Advance {
 			continue
 		}
 		s := stand[i]
-		a := progress.Advance{Key: s.Key, OwnerEpoch: s.OwnerEpoch, Start: at.From, End: at.To,
+		a := progress.Advance{Key: s.Key, Owner: s.Owner, OwnerEpoch: s.OwnerEpoch, Start: at.From, End: at.To,
 			LeaderEpoch: at.LeaderEpoch, TopicID: at.TopicID}
 		if a.LeaderEpoch < 0 {
 			a.LeaderEpoch = s.LeaderEpoch
@@ -111,9 +111,9 @@ func (v verdict) String() string {
 	return [...]string{"", "committed", "open", "fenced", "went back", "foreign"}[v]
 }
 
-// decideCommit compares the rows as they are with the moves that were tried under the owner epoch.
-func decideCommit(epoch int64, advances []progress.Advance, r row, stand []progress.Row) verdict {
-	if r.epoch != epoch {
+// decideCommit compares the rows as they are with the moves that were tried under the fence.
+func decideCommit(fence lease.Fence, advances []progress.Advance, r row, stand []progress.Row) verdict {
+	if r.fence != fence {
 		return fenced
 	}
 	count := map[progress.Verdict]int{}

@@ -40,7 +40,7 @@ func golden(t *testing.T, file, got string) {
 // The statements, as a DBA reviews them.
 func TestSQLIsGolden(t *testing.T) {
 	a := progress.Advance{Key: progress.Key{Sink: "clickhouse", Partition: event.Partition{Topic: "flights.events", Number: 3}},
-		OwnerEpoch: 7, Start: 100, End: 200, LeaderEpoch: 5}
+		Owner: "a", OwnerEpoch: 7, Start: 100, End: 200, LeaderEpoch: 5}
 	golden(t, "statements.sql", strings.Join([]string{
 		"-- apply", DDL() + ";", seedSQL + ";",
 		"-- take-over, after the lease (package lease)", readSQL + ";",
@@ -217,21 +217,23 @@ func TestDecideCommit(t *testing.T) {
 		{Partition: event.Partition{Topic: "t", Number: 2}, From: 20, To: 25}, {Partition: event.Partition{Topic: "t", Number: 1}, From: 10, To: 15}})
 	for _, c := range []struct {
 		name     string
+		owner    string
 		epoch    int64
 		one, two progress.Row
 		want     verdict
 	}{
-		{"carried out", 7, at(1, 4, 15), at(2, 5, 25), committed},
-		{"not carried out", 7, at(1, 4, 10), at(2, 5, 20), open},
-		{"lease taken over, progress not yet", 8, at(1, 4, 10), at(2, 5, 20), fenced},
-		{"taken over after it was carried out", 8, at(1, 5, 15), at(2, 6, 25), fenced},
-		{"a gap was accepted", 7, at(1, 5, 12), at(2, 5, 20), fenced},
-		{"restored", 7, at(1, 4, 3), at(2, 5, 20), wentBack},
-		{"one of two", 7, at(1, 4, 15), at(2, 5, 20), foreign},
-		{"inside", 7, at(1, 4, 12), at(2, 5, 20), foreign},
-		{"another partition", 7, at(1, 4, 10), at(3, 5, 20), foreign},
+		{"carried out", "a", 7, at(1, 4, 15), at(2, 5, 25), committed},
+		{"not carried out", "a", 7, at(1, 4, 10), at(2, 5, 20), open},
+		{"lease taken over, progress not yet", "a", 8, at(1, 4, 10), at(2, 5, 20), fenced},
+		{"taken over after it was carried out", "a", 8, at(1, 5, 15), at(2, 6, 25), fenced},
+		{"a gap was accepted", "a", 7, at(1, 5, 12), at(2, 5, 20), fenced},
+		{"restored", "a", 7, at(1, 4, 3), at(2, 5, 20), wentBack},
+		{"one of two", "a", 7, at(1, 4, 15), at(2, 5, 20), foreign},
+		{"inside", "a", 7, at(1, 4, 12), at(2, 5, 20), foreign},
+		{"restored, and taken over under the same epoch", "b", 7, at(1, 4, 15), at(2, 5, 20), fenced},
+		{"another partition", "a", 7, at(1, 4, 10), at(3, 5, 20), foreign},
 	} {
-		if got := decideCommit(7, advances, row{epoch: c.epoch}, []progress.Row{c.one, c.two}); got != c.want {
+		if got := decideCommit(lease.Fence{Owner: "a", Epoch: 7}, advances, row{fence: lease.Fence{Owner: c.owner, Epoch: c.epoch}}, []progress.Row{c.one, c.two}); got != c.want {
 			t.Errorf("%s: %s, wanted %s", c.name, got, c.want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // hold is the lease of a group; *lease.Held is one.
 type hold interface {
-	Epoch() int64
+	Fence() lease.Fence
 	Lost() <-chan struct{}
 	Keep(ctx context.Context) error
 	Release(ctx context.Context) error
@@ -25,15 +25,15 @@ type store interface {
 	acquire(ctx context.Context, group int, owner string, ttl time.Duration) (hold, error)
 	// takeProgress bumps the owner epoch of a progress row, and returns it.
 	takeProgress(ctx context.Context, p event.Partition, owner string) (progress.Row, error)
-	// releaseProgress takes the owner's name out of a progress row, if the row's epoch is still this one.
-	releaseProgress(ctx context.Context, p event.Partition, epoch int64) error
+	// releaseProgress takes the owner's name out of a progress row, if owner and epoch are still these.
+	releaseProgress(ctx context.Context, p event.Partition, fence lease.Fence) error
 	// read returns a group's row, and the progress rows of the partitions.
 	read(ctx context.Context, group int, parts []event.Partition) (row, []progress.Row, error)
-	// put stores an unconfirmed intent if epoch is the row's; found says whether it is.
-	put(ctx context.Context, group int, epoch int64, i Intent) (found bool, err error)
-	// commit moves the progress rows in one transaction, if epoch is the row's. With a confirmation it also requires the
+	// put stores an unconfirmed intent if the fence is the row's; found says whether it is.
+	put(ctx context.Context, group int, fence lease.Fence, i Intent) (found bool, err error)
+	// commit moves the progress rows in one transaction, if the fence is the row's. With a confirmation it also requires the
 	// intent stored to be that one, and confirms it. It changes all or nothing; done says which.
-	commit(ctx context.Context, group int, epoch int64, confirm *Intent, advances []progress.Advance) (done bool, err error)
+	commit(ctx context.Context, group int, fence lease.Fence, confirm *Intent, advances []progress.Advance) (done bool, err error)
 }
 
 var errNotSeeded = errors.New("the row is not there")
@@ -68,8 +68,8 @@ func (s sqlStore) takeProgress(ctx context.Context, p event.Partition, owner str
 	return r, err
 }
 
-func (s sqlStore) releaseProgress(ctx context.Context, p event.Partition, epoch int64) error {
-	return progress.Release(ctx, s.db, s.key(p), epoch)
+func (s sqlStore) releaseProgress(ctx context.Context, p event.Partition, fence lease.Fence) error {
+	return progress.Release(ctx, s.db, s.key(p), fence.Owner, fence.Epoch)
 }
 
 const readSQL = "SELECT `owner`,`owner_epoch`,`run_id`,`seq`,`codec`,`ranges`,`excluded`,`confirmed` FROM `slotline_intent` " +
@@ -80,14 +80,14 @@ func (s sqlStore) read(ctx context.Context, group int, parts []event.Partition) 
 	var owner, run []byte
 	var ranges, excluded string
 	err := s.db.QueryRowContext(ctx, readSQL, s.sink, group).
-		Scan(&owner, &r.epoch, &run, &r.intent.Seq, &r.intent.Codec, &ranges, &excluded, &r.confirmed)
+		Scan(&owner, &r.fence.Epoch, &run, &r.intent.Seq, &r.intent.Codec, &ranges, &excluded, &r.confirmed)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, nil, errNotSeeded
 	}
 	if err != nil {
 		return r, nil, err
 	}
-	r.owner = string(owner)
+	r.fence.Owner = string(owner)
 	copy(r.intent.Run[:], run) // a server that cuts trailing zero bytes still yields the same
 	if r.intent.Ranges, err = parseRanges(ranges); err != nil {
 		return r, nil, unreadable(s.sink, group, "ranges", err)
@@ -111,25 +111,25 @@ func (s sqlStore) read(ctx context.Context, group int, parts []event.Partition) 
 const putSQL = "UPDATE `slotline_intent` SET `run_id`=?,`seq`=?,`codec`=?,`ranges`=?,`excluded`=?,`confirmed`=0," +
 	"`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND " + lease.Guard
 
-func (s sqlStore) put(ctx context.Context, group int, epoch int64, i Intent) (bool, error) {
+func (s sqlStore) put(ctx context.Context, group int, fence lease.Fence, i Intent) (bool, error) {
 	return found(s.db.ExecContext(ctx, putSQL, i.Run[:], i.Seq, i.Codec, rangesText(i.Ranges), excludedTexts(i.Excluded),
-		s.sink, group, epoch))
+		s.sink, group, fence.Owner, fence.Epoch))
 }
 
 const (
 	confirmSQL = "UPDATE `slotline_intent` SET `confirmed`=1,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND " +
 		lease.Guard + " AND `seq`=? AND `run_id`=?"
-	// guardSQL locks the row and compares the epoch, for a batch without rows: nothing was sent, nothing is confirmed.
+	// guardSQL locks the row and compares the fence, for a batch without rows: nothing was sent, nothing is confirmed.
 	guardSQL = "UPDATE `slotline_intent` SET `updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND " + lease.Guard
 )
 
-func (s sqlStore) commit(ctx context.Context, group int, epoch int64, confirm *Intent, advances []progress.Advance) (bool, error) {
+func (s sqlStore) commit(ctx context.Context, group int, fence lease.Fence, confirm *Intent, advances []progress.Advance) (bool, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	query, args := guardSQL, []any{s.sink, group, epoch}
+	query, args := guardSQL, []any{s.sink, group, fence.Owner, fence.Epoch}
 	if confirm != nil {
 		query, args = confirmSQL, append(args, confirm.Seq, confirm.Run[:])
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/lease"
 )
 
 // The twin of the state database: rows in memory, one statement at a time, each as docs and SQL say it, without the rules
@@ -100,12 +101,12 @@ func (p *process) call(act func()) error {
 
 type twinHold struct {
 	p     *process
-	epoch int64
+	fence lease.Fence
 	until int64
 	lost  chan struct{}
 }
 
-func (h *twinHold) Epoch() int64 { return h.epoch }
+func (h *twinHold) Fence() lease.Fence { return h.fence }
 
 // Lost tells what the process can know: a paused one finds out when it looks.
 func (h *twinHold) Lost() <-chan struct{} {
@@ -127,8 +128,8 @@ func (h *twinHold) Keep(context.Context) error { return nil }
 
 func (h *twinHold) Release(context.Context) error {
 	return h.p.call(func() {
-		if db := &h.p.w.db; db.row.epoch == h.epoch {
-			db.row.owner, db.until = "", 0
+		if db := &h.p.w.db; db.row.fence == h.fence {
+			db.row.fence.Owner, db.until = "", 0
 		}
 	})
 }
@@ -137,10 +138,10 @@ func (p *process) acquire(_ context.Context, _ int, owner string, _ time.Duratio
 	var h *twinHold
 	err := p.call(func() {
 		db := &p.w.db
-		if db.row.owner == "" || db.row.owner == owner || p.w.clock >= db.until {
-			db.row.owner, db.until = owner, p.w.clock+p.w.ttl
-			db.row.epoch++
-			h = &twinHold{p: p, epoch: db.row.epoch, until: db.until, lost: make(chan struct{})}
+		if was := db.row.fence.Owner; was == "" || was == owner || p.w.clock >= db.until {
+			db.row.fence.Owner, db.until = owner, p.w.clock+p.w.ttl
+			db.row.fence.Epoch++
+			h = &twinHold{p: p, fence: db.row.fence, until: db.until, lost: make(chan struct{})}
 		}
 	})
 	if err == nil && h == nil {
@@ -162,9 +163,9 @@ func (p *process) takeProgress(_ context.Context, part event.Partition, owner st
 	return r, err
 }
 
-func (p *process) releaseProgress(_ context.Context, part event.Partition, epoch int64) error {
+func (p *process) releaseProgress(_ context.Context, part event.Partition, fence lease.Fence) error {
 	return p.call(func() {
-		if at := &p.w.db.progress[find(p.w.db.progress, part)]; at.OwnerEpoch == epoch {
+		if at := &p.w.db.progress[find(p.w.db.progress, part)]; at.OwnerEpoch == fence.Epoch && at.Owner == fence.Owner {
 			at.Owner = ""
 		}
 	})
@@ -180,19 +181,19 @@ func (p *process) read(_ context.Context, _ int, parts []event.Partition) (r row
 	return r, stand, err
 }
 
-func (p *process) put(_ context.Context, _ int, epoch int64, i Intent) (found bool, err error) {
+func (p *process) put(_ context.Context, _ int, fence lease.Fence, i Intent) (found bool, err error) {
 	err = p.call(func() {
-		if found = p.w.db.row.epoch == epoch; found {
+		if found = p.w.db.row.fence == fence; found {
 			p.w.db.row.intent, p.w.db.row.confirmed = i, false
 		}
 	})
 	return found, err
 }
 
-func (p *process) commit(_ context.Context, _ int, epoch int64, confirm *Intent, advances []progress.Advance) (done bool, err error) {
+func (p *process) commit(_ context.Context, _ int, fence lease.Fence, confirm *Intent, advances []progress.Advance) (done bool, err error) {
 	err = p.call(func() {
 		after := p.w.db.copy()
-		if after.row.epoch != epoch {
+		if after.row.fence != fence {
 			return
 		}
 		if confirm != nil {
@@ -203,7 +204,7 @@ func (p *process) commit(_ context.Context, _ int, epoch int64, confirm *Intent,
 		}
 		for _, a := range advances {
 			at := &after.progress[find(after.progress, a.Partition)]
-			if at.OwnerEpoch != a.OwnerEpoch || at.Next != a.Start {
+			if at.OwnerEpoch != a.OwnerEpoch || at.Owner != a.Owner || at.Next != a.Start {
 				return
 			}
 			at.Next = a.End

@@ -16,9 +16,9 @@ INSERT INTO `slotline_intent` (`sink`,`grp`,`run_id`,`seq`,`codec`,`ranges`,`exc
 -- take-over, after the lease (package lease)
 SELECT `owner`,`owner_epoch`,`run_id`,`seq`,`codec`,`ranges`,`excluded`,`confirmed` FROM `slotline_intent` WHERE `sink`=? AND `grp`=?;
 -- store
-UPDATE `slotline_intent` SET `run_id`=?,`seq`=?,`codec`=?,`ranges`=?,`excluded`=?,`confirmed`=0,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND owner_epoch = ?;
+UPDATE `slotline_intent` SET `run_id`=?,`seq`=?,`codec`=?,`ranges`=?,`excluded`=?,`confirmed`=0,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND owner = ? AND owner_epoch = ?;
 -- confirm and advance: one transaction
-UPDATE `slotline_intent` SET `confirmed`=1,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND owner_epoch = ? AND `seq`=? AND `run_id`=?;
-UPDATE `slotline_progress` SET `next_off`=200,`applied_off`=GREATEST(`applied_off`,200),`leader_epoch`=5,`topic_id`=x'00000000000000000000000000000000',`halted_at`=NULL,`halt_code`=NULL,`halt_text`=NULL,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`='clickhouse' AND `topic`='flights.events' AND `part`=3 AND `owner_epoch`=7 AND `next_off`=100;
+UPDATE `slotline_intent` SET `confirmed`=1,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND owner = ? AND owner_epoch = ? AND `seq`=? AND `run_id`=?;
+UPDATE `slotline_progress` SET `next_off`=200,`applied_off`=GREATEST(`applied_off`,200),`leader_epoch`=5,`topic_id`=x'00000000000000000000000000000000',`halted_at`=NULL,`halt_code`=NULL,`halt_text`=NULL,`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`='clickhouse' AND `topic`='flights.events' AND `part`=3 AND `owner_epoch`=7 AND `owner`='a' AND `next_off`=100;
 -- advance over a batch without rows: in place of the confirmation
-UPDATE `slotline_intent` SET `updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND owner_epoch = ?;
+UPDATE `slotline_intent` SET `updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND owner = ? AND owner_epoch = ?;
