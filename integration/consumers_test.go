@@ -324,6 +324,7 @@ func TestP8_RecreatedTopicHaltsOnRealKafka(t *testing.T) {
 
 // A broker that is killed and comes back is an outage: it halts nothing, whatever leader epochs it comes back with.
 func TestConsumersOutliveTheBroker(t *testing.T) {
+	t.Parallel() // long, and most of it waiting
 	server := harness.PrivateKafka(t)
 	l := newConsumerLine(t, server)
 	stopGroup := l.consume(0, nil)

@@ -135,6 +135,7 @@ func TestP7_BadEventAlone(t *testing.T) {
 // P8: a topic whose log was cut ahead of the sink halts that partition, which says so; the others go on. accept-gap is
 // the way past, and records who and why.
 func TestP8_LogCutAheadOfTheSink(t *testing.T) {
+	t.Parallel() // long, and most of it waiting
 	w := newLine(t, sharedServers(t), "")
 	flights, _ := reference(t, func(id uint64) bool { return id%100 == 5 })
 	relay := w.start(t, "relay")

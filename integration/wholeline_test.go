@@ -666,6 +666,7 @@ func (w *wholeLine) checkLine(t *testing.T, e *emission, repeats int, flights []
 // All flights of 2013 as a million events, through the real binary: every figure, in shards and in ClickHouse, equals
 // the CSV, with repeats in the topic and a shard's progress put back on the way.
 func TestWholeLine_AllFlights(t *testing.T) {
+	t.Parallel() // long, and most of it waiting
 	w := newLine(t, sharedServers(t), "")
 	flights, want := reference(t, nil)
 	run := w.start(t, "run")
@@ -696,6 +697,7 @@ func TestWholeLine_AllFlights(t *testing.T) {
 // The same while relay, MySQL sink and ClickHouse sink are each killed at random points and restarted at least five
 // times, and the broker and one shard's server are restarted.
 func TestWholeLine_Kills(t *testing.T) {
+	t.Parallel() // long, and most of it waiting
 	servers := lineServers{kafka: harness.PrivateKafka(t), outbox: harness.MySQL(t), s1: harness.MySQL(t),
 		s2: harness.PrivateMySQL(t), ch: harness.ClickHouse(t)}
 	w := newLine(t, servers, "")

@@ -46,8 +46,8 @@ else
 		if [ "$module" = "$root/integration" ]; then continue; fi
 		run "$module" ./... -timeout 10m
 	done
-	# One package at a time: each starts servers of its own. Never from the cache: they are not among its inputs.
-	run "$root/integration" ./... -p 1 -count 1 -timeout 20m
+	# Two packages at a time: each starts servers of its own. Never from the cache: they are not among its inputs.
+	run "$root/integration" ./... -p 2 -count 1 -timeout 20m
 fi
 
 # A package that does not build, or dies, has no failed test to count: count the package.
