@@ -52,6 +52,24 @@ type Event struct {
 	err   error
 }
 
+// Row is the event as Emit writes it into a lane table, less what is Emit's own: event id, time and trace context. The
+// error is the one that Emit would return for its values. It is there for tests: outboxtest compares with it.
+func (ev Event) Row() (event.Event, error) {
+	return ev.e, ev.made()
+}
+
+// made says that a table made the event, of values that fit their columns.
+func (ev *Event) made() error {
+	if ev.table == nil {
+		return invalid(&fault.Error{Code: codeEmptyEvent, Class: fault.Usage, What: "Emit: the event is empty",
+			Do: "make it with Upsert or Delete of the table that Register returns"})
+	}
+	if ev.err != nil {
+		return invalid(ev.err)
+	}
+	return nil
+}
+
 // Register compares T's slotline tags with a table of the file, and returns what makes its events. The error lists
 // every difference, or wraps ErrUnknownTable.
 func Register[T any](p *Producer, table string) (*Table[T], error) {
@@ -98,12 +116,8 @@ const monthsAfterNow = 2
 
 // check completes an event and says why it cannot be written.
 func (p *Producer) check(ctx context.Context, ev *Event, now time.Time) error {
-	if ev.table == nil {
-		return invalid(&fault.Error{Code: codeEmptyEvent, Class: fault.Usage, What: "Emit: the event is empty",
-			Do: "make it with Upsert or Delete of the table that Register returns"})
-	}
-	if ev.err != nil {
-		return invalid(ev.err)
+	if err := ev.made(); err != nil {
+		return err
 	}
 	e := &ev.e
 	if n := int64(len(e.Body)); n > p.cfg.Outbox.EventBytesMax {

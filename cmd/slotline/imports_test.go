@@ -22,10 +22,10 @@ var levels = [][]string{
 	{"sinks/mysql", "sinks/olap/clickhouse", "sinks/olap/doris"},
 	{"sinks/olap/intent"},
 	{"producer"},
-	{"outbox/kafka"},
+	{"outbox/kafka", "outbox/outboxtest"},
 	{"outbox"},
 	{"internal/kafka", "internal/progress", "internal/intake"},
-	{"lease", "internal/plan"},
+	{"lease", "internal/plan", "internal/deadletter"},
 	{"internal/mysqldb"},
 	{"config"},
 	{"event"},
@@ -107,7 +107,7 @@ func TestBinaryLinksNoTestServer(t *testing.T) {
 		t.Fatal("the binary does not link franz-go: the test looks at the wrong place")
 	}
 	for dep := range deps {
-		for _, banned := range []string{"kfake", "go-mysql-server", "testcontainers", "sinktest", "testify", "slotline/embedded", "memsink", "examples/"} {
+		for _, banned := range []string{"kfake", "go-mysql-server", "testcontainers", "sinktest", "outboxtest", "testify", "slotline/embedded", "memsink", "examples/"} {
 			if strings.Contains(dep, banned) {
 				t.Errorf("cmd/slotline links %s", dep)
 			}

@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"database/sql"
-	"database/sql/driver"
 	"encoding/json"
 	"log"
 	"net/http"
@@ -17,49 +14,80 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/slotline/slotline/config"
-	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/outbox/outboxtest"
 	"github.com/slotline/slotline/producer"
 )
 
-// fakeDB answers no query; fail says what each statement fails with.
-type fakeDB struct{ fail func(statement string) error }
-
-func (f fakeDB) Connect(context.Context) (driver.Conn, error) { return f, nil }
-func (f fakeDB) Driver() driver.Driver                        { return nil }
-func (f fakeDB) Prepare(string) (driver.Stmt, error)          { panic("nothing is prepared") }
-func (f fakeDB) Close() error                                 { return nil }
-func (f fakeDB) Begin() (driver.Tx, error)                    { return f, f.fail("BEGIN") }
-func (f fakeDB) Rollback() error                              { return nil }
-func (f fakeDB) Commit() error                                { return f.fail("COMMIT") }
-func (f fakeDB) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
-	return nil, mysql.ErrInvalidConn
-}
-func (f fakeDB) ExecContext(_ context.Context, query string, _ []driver.NamedValue) (driver.Result, error) {
-	return driver.RowsAffected(1), f.fail(query)
-}
-
-// ask sends one request to a service whose statements fail as fail says, and returns the answer and what was logged.
-func ask(t *testing.T, fail func(string) error, method, path, body string) (status int, text, logged string) {
+// start makes the service on a database in the test's process.
+func start(t *testing.T) (*outboxtest.Outbox, *service) {
 	t.Helper()
 	cfg, err := config.Load("slotline.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.File = "/etc/secret-path/slotline.yaml"
-	s, err := newService(cfg, sql.OpenDB(fakeDB{fail}))
+	out := outboxtest.New(t, cfg)
+	s, err := newService(cfg, out.DB)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return out, s
+}
+
+// ask sends one request, and returns the answer's status and body, and what was logged.
+func ask(t *testing.T, s *service, method, path, body string) (status int, text, logged string) {
+	t.Helper()
 	var lines bytes.Buffer
 	log.SetOutput(&lines)
 	defer log.SetOutput(os.Stderr)
 	w := httptest.NewRecorder()
 	s.routes().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
-	var answer struct{ Error string }
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-		t.Fatalf("%s: %v", w.Body, err)
+	return w.Code, w.Body.String(), lines.String()
+}
+
+// Each step of a flight's life emits its image in the transaction that makes it; a step that is refused emits nothing.
+func TestEachStepEmitsItsImage(t *testing.T) {
+	out, s := start(t)
+	stored := Flight{Carrier: "UA", FlightID: 1545, SchedDep: time.Now().UTC().Truncate(time.Second), Origin: "JFK", Status: scheduled}
+	out.Answer(func(statement string, args []any) (outboxtest.Answer, error) {
+		row := []any{stored.Carrier, stored.FlightID, stored.SchedDep, stored.Origin, stored.Status, nil}
+		return outboxtest.Answer{Affected: 1, Columns: make([]string, len(row)), Rows: [][]any{row}}, nil
+	})
+	eleven := int32(11)
+	for _, c := range []struct {
+		from, method, path, body string
+		status                   int
+		want                     func(f Flight) producer.Event
+	}{
+		{"", "POST", "/flights", `{"carrier":"UA","flight_id":1545,"sched_dep":"` + stored.SchedDep.Format(time.RFC3339) + `","origin":"JFK"}`, 200,
+			func(f Flight) producer.Event { f.Status = scheduled; return s.flights.Upsert(f) }},
+		{scheduled, "POST", "/flights/UA/1545/depart", "", 200,
+			func(f Flight) producer.Event { f.Status = departed; return s.flights.Upsert(f) }},
+		{departed, "POST", "/flights/UA/1545/arrive", `{"arr_delay":11}`, 200,
+			func(f Flight) producer.Event {
+				f.Status, f.ArrDelay = arrived, &eleven
+				return s.flights.Upsert(f)
+			}},
+		{scheduled, "POST", "/flights/UA/1545/cancel", "", 200,
+			func(f Flight) producer.Event { f.Status, f.Cancelled = cancelled, true; return s.flights.Upsert(f) }},
+		{scheduled, "POST", "/flights/UA/1545/arrive", "", 409, nil},
+		{arrived, "POST", "/flights/UA/1545/depart", "", 409, nil},
+		{scheduled, "GET", "/flights/UA/1545", "", 200, nil},
+		{departed, "DELETE", "/flights/UA/1545", "", 200, func(f Flight) producer.Event { return s.flights.Delete(f) }},
+		{"", "PUT", "/airports/JFK", `{"name":"Kennedy"}`, 200,
+			func(Flight) producer.Event { return s.airports.Upsert(Airport{Code: "JFK", Name: "Kennedy"}) }},
+	} {
+		stored.Status = c.from
+		status, text, _ := ask(t, s, c.method, c.path, c.body)
+		if status != c.status {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, text)
+		}
+		var want []outboxtest.Wanted
+		if c.want != nil {
+			want = append(want, c.want(stored))
+		}
+		out.Want(t, want...)
 	}
-	return w.Code, answer.Error, lines.String()
 }
 
 // The answers that README.md lists. None shows a client where the file is, what MySQL said, or what an operator is to do.
@@ -73,6 +101,7 @@ func TestAnswers(t *testing.T) {
 		name, method, path, body string
 		failing                  string // the statement's first word, or nothing
 		with                     error
+		behind                   bool
 		status                   int
 		text, logged             string // what the client is told, and what only the log says
 	}{
@@ -91,17 +120,27 @@ func TestAnswers(t *testing.T) {
 			with: &mysql.MySQLError{Number: 1142, Message: "denied to 'app'@'10.0.0.7'"}, status: 500, text: "nothing was changed", logged: "10.0.0.7"},
 		{name: "commit", method: "POST", path: "/flights", body: now, failing: "COMMIT",
 			with: mysql.ErrInvalidConn, status: 500, text: "not known", logged: "SL5102"},
-		{name: "backlogged", method: "POST", path: "/flights", body: now, failing: "BEGIN",
-			with:   &fault.Error{Code: "SL5101", Err: producer.ErrBacklogged, What: "lane 02 is behind", Do: "slotline relay"},
+		{name: "backlogged", method: "POST", path: "/flights", body: now, behind: true,
 			status: 503, text: "try again later", logged: "slotline relay"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			status, text, logged := ask(t, func(statement string) error {
+			out, s := start(t)
+			out.Backlogged(c.behind)
+			out.Answer(func(statement string, _ []any) (outboxtest.Answer, error) {
 				if c.failing != "" && strings.HasPrefix(statement, c.failing) {
-					return c.with
+					return outboxtest.Answer{}, c.with
 				}
-				return nil
-			}, c.method, c.path, c.body)
+				return outboxtest.Answer{Affected: 1}, nil
+			})
+			status, body, logged := ask(t, s, c.method, c.path, c.body)
+			if events := out.Take(); (len(events) > 0) != (status == http.StatusOK) {
+				t.Errorf("%d events were emitted with an answer of %d", len(events), status)
+			}
+			var answer struct{ Error string }
+			if err := json.Unmarshal([]byte(body), &answer); err != nil {
+				t.Fatalf("%s: %v", body, err)
+			}
+			text := answer.Error
 			if status != c.status || !strings.Contains(text, c.text) || !strings.Contains(logged, c.logged) {
 				t.Errorf("%d %q, wanted %d with %q; logged %q, wanted %q", status, text, c.status, c.text, logged, c.logged)
 			}
