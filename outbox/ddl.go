@@ -79,6 +79,13 @@ func stateDDL() []string {
 			"  ids MEDIUMTEXT CHARACTER SET ascii NOT NULL,\n"+
 			"  PRIMARY KEY (lane, kind, bucket)\n"+
 			") ENGINE=InnoDB COMMENT='slotline lane gap format %d'", stateFormat),
+		fmt.Sprintf("CREATE TABLE IF NOT EXISTS slotline_relay (\n"+
+			"  owner VARBINARY(128) NOT NULL,\n"+
+			"  since DATETIME(6) NOT NULL,\n"+
+			"  lease_until DATETIME(6) NOT NULL,\n"+
+			"  declines BIGINT UNSIGNED NOT NULL,\n"+
+			"  PRIMARY KEY (owner)\n"+
+			") ENGINE=InnoDB COMMENT='slotline relay format %d'", stateFormat),
 		fmt.Sprintf("CREATE TABLE IF NOT EXISTS slotline_dead (\n"+
 			"  lane INT NOT NULL,\n"+
 			"  generation BIGINT NOT NULL,\n"+

@@ -89,6 +89,7 @@ func TestGoldenSQL(t *testing.T) {
 		findIDsSQL(0, []idRange{{7, 9}, {11, 11}}, 50000),
 		lookBackSQL(0, 7, 9, false), lookBackSQL(0, 0, 9, true), nextIDSQL,
 		saveLaneSQL, beginGenerationSQL, goBackSQL, clearGapsSQL, saveGapSQL, deleteGapSQL, haltLaneSQL, startLaneSQL, loadLaneSQL, loadGapSQL,
+		beatSQL, peersSQL, leaveSQL, buryPeerSQL,
 		deadSQL(1), lostSQL(1), backlogSQL(2), splitSQL(0, partitionsUpTo(5_000_001, 1_000_000, 2)),
 	} {
 		b.WriteString(s + ";\n")

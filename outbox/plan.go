@@ -25,8 +25,8 @@ type inventory struct {
 }
 
 var (
-	outboxTable  = regexp.MustCompile(`^slotline_(outbox_\d{2,}|lane|lane_gap|dead)$`)
-	tableComment = regexp.MustCompile(`^slotline (?:outbox lane|lane|lane gap|dead) format (\d+)$`)
+	outboxTable  = regexp.MustCompile(`^slotline_(outbox_\d{2,}|lane|lane_gap|relay|dead)$`)
+	tableComment = regexp.MustCompile(`^slotline (?:outbox lane|lane|lane gap|relay|dead) format (\d+)$`)
 )
 
 func inspect(ctx context.Context, db *sql.DB) (*inventory, error) {
@@ -65,7 +65,7 @@ func inspect(ctx context.Context, db *sql.DB) (*inventory, error) {
 	return inv, nil
 }
 
-func stateTables() []string { return []string{"slotline_lane", "slotline_lane_gap", "slotline_dead"} }
+func stateTables() []string { return []string{"slotline_lane", "slotline_lane_gap", "slotline_relay", "slotline_dead"} }
 
 func tables(lanes int) []string {
 	names := stateTables()

@@ -31,13 +31,14 @@ type Options struct {
 	flow   flowLimits // zero: defaultFlowLimits
 }
 
-// Relay publishes the rows of all lanes whose lease it gets. Several relays may run: each lane has one owner, and the
-// others take it over within a lease time of its end.
+// Relay publishes the rows of its share of the lanes. Several relays may run: the lanes are spread evenly over those that
+// are live, each lane has one owner, and the others take it over within a lease time of its end.
 type Relay struct {
-	o     Options
-	owner string
-	wakes []chan struct{}
-	stats []*laneStats
+	o      Options
+	owner  string
+	wakes  []chan struct{}
+	stats  []*laneStats
+	claims *claims
 }
 
 // New makes a relay. It does no I/O.
@@ -54,7 +55,7 @@ func New(o Options) *Relay {
 	if o.flow == (flowLimits{}) {
 		o.flow = defaultFlowLimits
 	}
-	r := &Relay{o: o, owner: lease.NewOwner()}
+	r := &Relay{o: o, owner: lease.NewOwner(), claims: newClaims(o.Config.Outbox.Lanes)}
 	for lane := range o.Config.Outbox.Lanes {
 		r.wakes = append(r.wakes, make(chan struct{}, 1))
 		r.stats = append(r.stats, newLaneStats(lane))
@@ -82,19 +83,33 @@ func (r *Relay) Lanes() []LaneStatus {
 	return list
 }
 
-// Run publishes until ctx ends; then it stops reading, waits for the answers to what it sent (for Limits.DrainTimeout
-// at most), saves, and gives its lanes back. Outages are waited out. A lane that halts leaves the others running; Run
-// returns the errors of halted lanes, at once when all have halted, and nil when none has.
+// Run publishes until ctx ends. Where other relays are live it goes on until they have seen that it leaves, two seconds
+// at most; then it stops reading, waits for the answers to what it sent (for Limits.DrainTimeout at most), saves, and
+// gives its lanes back. Outages are waited out. A lane that halts leaves the others running; Run returns the errors of
+// halted lanes, at once when all have halted, and nil when none has.
 func (r *Relay) Run(ctx context.Context) error {
 	if err := r.waitReady(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	work, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	claiming, stop := context.WithCancel(ctx)
+	left := make(chan struct{})
+	p := &peers{db: r.o.DB, owner: r.owner, lease: r.o.Config.Outbox.LeaseTime, claims: r.claims, log: r.o.Logger,
+		retry: r.o.Timing.LeaseRetry}
+	go func() { // owned here: ends when ctx does, or with the last lane
+		defer close(left)
+		p.run(claiming, work)
+		end()
+	}()
 	var wg sync.WaitGroup
 	halts := make([]error, len(r.wakes))
 	for lane := range r.wakes {
-		wg.Go(func() { halts[lane] = r.runLane(ctx, lane) })
+		wg.Go(func() { halts[lane] = r.runLane(work, lane) })
 	}
 	wg.Wait()
+	stop()
+	<-left
 	return errors.Join(halts...)
 }
 
@@ -113,52 +128,77 @@ func (r *Relay) waitReady(ctx context.Context) error {
 	}
 }
 
-// runLane owns a lane whenever it can, until ctx ends or the lane halts.
+// declineAfter failures in a row another relay shall try: a first one is often over at the second try.
+const declineAfter = 3
+
+// runLane owns a lane whenever it is this relay's, until ctx ends or the lane halts.
 func (r *Relay) runLane(ctx context.Context, lane int) error {
-	log, stats := r.o.Logger.With("lane", fmt.Sprintf("%02d", lane)), r.stats[lane]
-	failures := 0
-	for ctx.Err() == nil {
-		held, err := lease.Acquire(ctx, r.o.DB, lease.Row{Table: "slotline_lane", Where: "lane = ?", Args: []any{lane}},
-			r.owner, r.o.Config.Outbox.LeaseTime)
-		if err != nil {
-			pause := r.o.Timing.LeaseRetry
-			if !fault.Is(err, fault.Fenced) {
-				if ctx.Err() != nil {
-					return nil
-				}
-				stats.failed(err)
-				if f, ok := errors.AsType[*fault.Error](err); ok && f.Class == fault.Fatal {
-					stats.update(func(s *LaneStatus) { s.Halted = f })
-					return f
-				}
-				failures++
-				pause = backoff(failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax)
-				log.Warn("cannot take the lane", "err", err)
+	log, failures := r.o.Logger.With("lane", fmt.Sprintf("%02d", lane)), 0
+	for {
+		select {
+		case mine := <-r.claims.given[lane]:
+			if err := r.runClaim(mine, lane, log, &failures); err != nil {
+				r.claims.giveUp(lane, forever)
+				return err
 			}
-			sleep(ctx, pause)
-			continue
+		case <-ctx.Done():
+			return nil
 		}
+	}
+}
+
+// runClaim owns a lane until ctx ends, or this relay cannot run it at present. The error is that of a lane that halts;
+// failures are those in a row.
+func (r *Relay) runClaim(ctx context.Context, lane int, log *slog.Logger, failures *int) error {
+	stats := r.stats[lane]
+	for ctx.Err() == nil {
 		began := time.Now()
-		err = r.own(ctx, lane, held, log)
-		stats.update(func(s *LaneStatus) { s.Owner, s.InFlight = "", 0 })
+		held, err := r.acquire(ctx, lane)
+		if fault.Is(err, fault.Fenced) { // another was faster
+			sleep(ctx, r.o.Timing.LeaseRetry)
+			r.claims.giveUp(lane, 0)
+			return nil
+		}
 		if err == nil {
-			return nil // drained
+			stats.update(func(s *LaneStatus) { s.TakeOvers++ })
+			err = r.own(ctx, lane, held, log)
+			stats.update(func(s *LaneStatus) { s.Owner, s.InFlight = "", 0 })
+			if err == nil {
+				stats.update(func(s *LaneStatus) { s.HandOvers++ })
+				return nil // drained
+			}
 		}
-		if time.Since(began) > r.o.Timing.RetryMax {
-			failures = 0
-		}
-		failures++
-		stats.failed(err)
 		if isHalt(err) {
 			f, _ := errors.AsType[*fault.Error](err)
-			stats.update(func(s *LaneStatus) { s.Halted = f })
+			stats.update(func(s *LaneStatus) { s.Halted, s.Err = f, err })
 			log.Error("lane halts", "err", f)
 			return f
 		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(began) > r.o.Timing.RetryMax {
+			*failures = 0
+		}
+		*failures++
+		stats.failed(err)
 		log.Warn("lane is given up and taken again", "err", err)
-		sleep(ctx, backoff(failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax))
+		pause := backoff(*failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax)
+		if *failures >= declineAfter {
+			r.claims.giveUp(lane, pause)
+			return nil
+		}
+		sleep(ctx, pause)
 	}
 	return nil
+}
+
+// acquire takes a lane's lease. It is not cut short: a lease that is taken and not known of would run for nothing.
+func (r *Relay) acquire(ctx context.Context, lane int) (*lease.Held, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.o.Config.Outbox.LeaseTime)
+	defer cancel()
+	return lease.Acquire(ctx, r.o.DB, lease.Row{Table: "slotline_lane", Where: "lane = ?", Args: []any{lane}},
+		r.owner, r.o.Config.Outbox.LeaseTime)
 }
 
 // own runs one ownership of a lane, and gives the lease back unless it is lost.

@@ -27,6 +27,8 @@ type LaneStatus struct {
 	Found     uint64 // in the topic already when this relay took over
 	Dead      uint64 // dead letters
 	Lost      uint64 // events in the topic whose transactions a failover or a restore lost
+	TakeOvers uint64 // times that this relay got the lane's lease
+	HandOvers uint64 // times that it gave the lane back drained
 	InFlight  int
 	Refusals  []Refusal
 	// Latency counts acknowledged events by the time from append to acknowledgement; append is stamped by the

@@ -66,6 +66,8 @@ var (
 	laneOwned = prometheus.NewDesc("slotline_relay_lane_owned", "1 when this relay holds the lane's lease.", []string{"lane"}, nil)
 	laneGaps  = prometheus.NewDesc("slotline_relay_gap_ids", "Ids below the cursor that are not published.", []string{"lane", "kind"}, nil)
 	lanePub   = prometheus.NewDesc("slotline_relay_published_total", "Events acknowledged by Kafka.", []string{"lane"}, nil)
+	laneTaken = prometheus.NewDesc("slotline_relay_take_overs_total", "Times that this relay took the lane over; each raises its owner epoch.", []string{"lane"}, nil)
+	laneGiven = prometheus.NewDesc("slotline_relay_hand_overs_total", "Times that this relay drained the lane and gave it back.", []string{"lane"}, nil)
 	laneFound = prometheus.NewDesc("slotline_relay_found_total", "Events that a take-over found in the topic already.", []string{"lane"}, nil)
 	laneDead  = prometheus.NewDesc("slotline_relay_dead_letters_total", "Dead letters of the relay.", []string{"lane"}, nil)
 	laneLost  = prometheus.NewDesc("slotline_relay_lost_commits_total", "Events in the topic whose transactions a failover or a restore lost.", []string{"lane"}, nil)
@@ -75,7 +77,7 @@ var (
 )
 
 func (c laneCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{laneOwned, laneGaps, lanePub, laneFound, laneDead, laneLost, laneFly, laneHalt, laneDelay} {
+	for _, d := range []*prometheus.Desc{laneOwned, laneTaken, laneGiven, laneGaps, lanePub, laneFound, laneDead, laneLost, laneFly, laneHalt, laneDelay} {
 		ch <- d
 	}
 }
@@ -99,6 +101,8 @@ func (c laneCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(laneGaps, float64(parked), "parked")
 		gauge(laneFly, float64(s.InFlight))
 		gauge(laneHalt, boolean(s.Halted != nil))
+		counter(laneTaken, s.TakeOvers)
+		counter(laneGiven, s.HandOvers)
 		counter(lanePub, s.Published)
 		counter(laneFound, s.Found)
 		counter(laneDead, s.Dead)

@@ -23,6 +23,14 @@ CREATE TABLE IF NOT EXISTS slotline_lane_gap (
   PRIMARY KEY (lane, kind, bucket)
 ) ENGINE=InnoDB COMMENT='slotline lane gap format 1';
 
+CREATE TABLE IF NOT EXISTS slotline_relay (
+  owner VARBINARY(128) NOT NULL,
+  since DATETIME(6) NOT NULL,
+  lease_until DATETIME(6) NOT NULL,
+  declines BIGINT UNSIGNED NOT NULL,
+  PRIMARY KEY (owner)
+) ENGINE=InnoDB COMMENT='slotline relay format 1';
+
 CREATE TABLE IF NOT EXISTS slotline_dead (
   lane INT NOT NULL,
   generation BIGINT NOT NULL,
