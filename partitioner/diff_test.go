@@ -229,7 +229,7 @@ func TestDiffTranscripts(t *testing.T) {
 	show := func(title string, change func(*Spec), n int) {
 		s := flightsSpec()
 		change(&s)
-		next, err := s.After(applied, n)
+		next, err := s.After(applied, n, s.hashRange())
 		if err != nil {
 			t.Fatal(err)
 		}

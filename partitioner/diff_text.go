@@ -13,8 +13,22 @@ func (c Changes) String() string {
 	if c.Empty() && c.OldEpoch == c.NewEpoch {
 		return fmt.Sprintf("layout epoch %d, unchanged\n", c.OldEpoch)
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "layout epoch %d -> %d\n", c.OldEpoch, c.NewEpoch)
+	for _, line := range c.Lines() {
+		b.WriteString("  " + line + "\n")
+	}
+	if c.MovesData() {
+		b.WriteString("  rows would have to move between shards\n")
+	} else {
+		b.WriteString("  no row moves\n")
+	}
+	return b.String()
+}
+
+// Lines are what would change, each in a line, without a verdict: whether rows move depends on where there are rows.
+func (c Changes) Lines() []string {
 	t := changesText{}
-	fmt.Fprintf(&t, "layout epoch %d -> %d\n", c.OldEpoch, c.NewEpoch)
 	if c.OldSlots != c.NewSlots {
 		t.line("slots %d -> %d", c.OldSlots, c.NewSlots)
 	}
@@ -29,17 +43,12 @@ func (c Changes) String() string {
 		t.tenants(c)
 		t.partitions(c)
 	}
-	if c.MovesData() {
-		t.line("rows would have to move between shards")
-	} else {
-		t.line("no row moves")
-	}
-	return t.String()
+	return t
 }
 
-type changesText struct{ strings.Builder }
+type changesText []string
 
-func (t *changesText) line(format string, args ...any) { fmt.Fprintf(t, "  "+format+"\n", args...) }
+func (t *changesText) line(format string, args ...any) { *t = append(*t, fmt.Sprintf(format, args...)) }
 
 // more says how many of a list were left out.
 func (t *changesText) more(count int, what string) {

@@ -63,7 +63,7 @@ func ExampleDiff() {
 	file.Epoch = 2
 	file.Shards[1].Slots[0].Last = 767
 	file.Shards = append(file.Shards, partitioner.ShardSpec{Name: "s3", Slots: []partitioner.SlotRange{{First: 768, Last: 1023}}})
-	second, err := file.After(applied, applied.Partitions())
+	second, err := file.After(applied, applied.Partitions(), nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -78,7 +78,8 @@ func New(s Spec) (*Layout, error) {
 	return l, nil
 }
 
-// meet fills which partitions and shards meet: those that share a slot, and the broadcast partition all shards.
+// meet fills which partitions and shards meet: those that share a slot, or did in an earlier layout as far as events may
+// be left of it, and the broadcast partition all shards.
 func (l *Layout) meet() {
 	met := make(map[target]bool)
 	for shard := range l.shards {
@@ -89,6 +90,10 @@ func (l *Layout) meet() {
 	}
 	for _, route := range l.placed.routes {
 		met[target{route.Partition, route.Shard}] = true
+	}
+	for _, m := range l.spec.Met {
+		shard, _ := l.ShardIndex(m.Shard)
+		met[target{int32(m.Partition), shard}] = true
 	}
 	for t := range met {
 		l.partitionShards[t.partition] = append(l.partitionShards[t.partition], t.shard)
@@ -138,8 +143,8 @@ func (l *Layout) Body() []byte { return slices.Clone(l.body) }
 // Digest is the SHA-256 of Body, in hex. Equal digests mean equal layouts.
 func (l *Layout) Digest() string { return l.digest }
 
-// PartitionShards are the shards that a partition meets, ascending: those that own one of its slots, and for the
-// broadcast partition all. nil if there is no such partition.
+// PartitionShards are the shards that a partition meets, ascending: those that own one of its slots, those that events
+// of earlier layouts in it may belong to, and for the broadcast partition all. nil if there is no such partition.
 func (l *Layout) PartitionShards(partition int32) []int32 {
 	return listAt(l.partitionShards, partition)
 }

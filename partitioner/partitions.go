@@ -19,14 +19,7 @@ import (
 //
 // n is 1 to Slots and to PartitionsMax. The shards and tenants of s must be valid; the error is Problems.
 func (s Spec) WithPartitions(n int) (Spec, error) {
-	ps := validate(s, withoutPartitions)
-	if n < 1 || n > PartitionsMax {
-		ps.add(PartitionsInvalid, []Party{{Part: PartPartitions}}, nil, "16", "%d partitions; there can be 1 to %d", n, PartitionsMax)
-	} else if s.Slots >= 1 && n > s.Slots {
-		ps.add(PartitionsInvalid, []Party{{Part: PartSlots}, {Part: PartPartitions}}, nil, fmt.Sprint(s.Slots),
-			"%d partitions for %d slots: some would own none", n, s.Slots)
-	}
-	if len(ps) > 0 {
+	if ps := validateFor(s, n); len(ps) > 0 {
 		return Spec{}, ps
 	}
 	out := s.canonical()
@@ -39,18 +32,38 @@ func (s Spec) WithPartitions(n int) (Spec, error) {
 	return out, nil
 }
 
-// After returns s as the layout that follows an applied one: with its map of slots to partitions, and with the
-// numbers of all placed slots that were ever given up. The map stays what it is while the number of partitions
-// does, and only placed slots that are new are assigned, by the rule of WithPartitions; with another number, it is
-// that of WithPartitions(n). For the spec that was applied, After gives the applied layout's own spec: comparing
-// digests tells whether a file differs.
-func (s Spec) After(applied *Layout, n int) (Spec, error) {
+// validateFor validates s, but for its partitions, and their number.
+func validateFor(s Spec, n int) Problems {
+	ps := validate(s, withoutPartitions)
+	if n < 1 || n > PartitionsMax {
+		ps.add(PartitionsInvalid, []Party{{Part: PartPartitions}}, nil, "16", "%d partitions; there can be 1 to %d", n, PartitionsMax)
+	} else if s.Slots >= 1 && n > s.Slots {
+		ps.add(PartitionsInvalid, []Party{{Part: PartSlots}, {Part: PartPartitions}}, nil, fmt.Sprint(s.Slots),
+			"%d partitions for %d slots: some would own none", n, s.Slots)
+	}
+	return ps
+}
+
+// After returns s as the layout that follows an applied one: with its map of slots to partitions, with the numbers of
+// all placed slots that were ever given up, and with what partitions meet because of earlier layouts. Placed slots that
+// are new are assigned by the rule of WithPartitions. Partitions that are new take of the free hash slots, which the
+// caller knows to hold nothing; no other slot changes its partition.
+//
+// The rule for new partitions: a partition that owns more than Slots/n hash slots gives up the surplus, as far as it is
+// free, its last slots first; what is given up goes in order of number and in equal shares to the new partitions.
+//
+// For the spec that was applied, After gives the applied layout's own spec: comparing digests tells whether a file
+// differs. With fewer partitions, or another number of slots, which Changes.Err refuses, the map is that of
+// WithPartitions.
+func (s Spec) After(applied *Layout, n int, free []SlotRange) (Spec, error) {
 	old := applied.spec
 	s.Retired = old.retiredBy(s)
-	if n != len(old.Partitions) || s.Slots != old.Slots {
+	if n < len(old.Partitions) || s.Slots != old.Slots {
+		s.Met = nil
 		return s.WithPartitions(n)
 	}
-	if ps := validate(s, withoutPartitions); len(ps) > 0 {
+	s.Met = old.Met
+	if ps := validateFor(s, n); len(ps) > 0 {
 		return Spec{}, ps
 	}
 	out := s.canonical()
@@ -58,8 +71,51 @@ func (s Spec) After(applied *Layout, n int) (Spec, error) {
 	for i, ranges := range old.Partitions {
 		out.Partitions[i] = subtractRanges(ranges, s.Retired)
 	}
+	out.widen(len(old.Partitions), mergeRanges(free))
 	out.assignPlaced()
+	next, err := New(out)
+	if err != nil {
+		return Spec{}, err
+	}
+	out.Met = metAfter(applied, next)
 	return out, nil
+}
+
+// widen gives the partitions from number first on their hash slots. s is canonical.
+func (s *Spec) widen(first int, free []SlotRange) {
+	if first == len(s.Partitions) {
+		return
+	}
+	var given []SlotRange
+	for i, ranges := range s.Partitions[:first] {
+		hash := intersectRanges(ranges, s.hashRange())
+		gives := lastSlots(intersectRanges(hash, free), countSlots(hash)-s.Slots/len(s.Partitions))
+		s.Partitions[i] = subtractRanges(ranges, gives)
+		given = append(given, gives...)
+	}
+	given = mergeRanges(given)
+	count, takers := countSlots(given), len(s.Partitions)-first
+	for i := range takers {
+		rest := lastSlots(given, count-i*count/takers)
+		s.Partitions[first+i] = subtractRanges(rest, lastSlots(given, count-(i+1)*count/takers))
+	}
+}
+
+// lastSlots are the n greatest slots of merged ranges, or all.
+func lastSlots(ranges []SlotRange, n int) []SlotRange {
+	var last []SlotRange
+	for _, r := range slices.Backward(ranges) {
+		if n <= 0 {
+			break
+		}
+		if r.Len() > n {
+			r.First = r.Last - Slot(n) + 1
+		}
+		n -= r.Len()
+		last = append(last, r)
+	}
+	slices.Reverse(last)
+	return last
 }
 
 // assignPlaced gives each placed slot that no partition owns to one. s is canonical and valid but for those.

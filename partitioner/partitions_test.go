@@ -1,6 +1,7 @@
 package partitioner
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -134,7 +135,7 @@ func TestWithPartitionsRefuses(t *testing.T) {
 	if _, err := s.WithPartitions(0); len(ProblemsOf(err)) != 3 {
 		t.Errorf("want three problems, got: %v", err)
 	}
-	if _, err := s.After(mustLayout(t, flightsSpec(), 4), 4); len(ProblemsOf(err)) != 2 {
+	if _, err := s.After(mustLayout(t, flightsSpec(), 4), 4, nil); len(ProblemsOf(err)) != 2 {
 		t.Errorf("want two problems, got: %v", err)
 	}
 }
@@ -181,13 +182,180 @@ func TestAfterMovesNoSlotToAnotherPartition(t *testing.T) {
 	}
 }
 
-func TestAfterWithMorePartitionsIsANewMap(t *testing.T) {
+func TestAfterWithMorePartitionsTakesFreeSlotsAlone(t *testing.T) {
 	s := flightsSpec()
 	applied := mustLayout(t, s, 4)
 	s.Epoch = 2
-	next := mustFollow(t, s, applied, 8)
-	if want := mustLayout(t, s, 8); next.Digest() != want.Digest() {
-		t.Errorf("%s, want %s", next.Body(), want.Body())
+	for _, c := range []struct {
+		free string
+		want []string
+	}{
+		{"0-1023", []string{"0-169", "256-425,100000-100002", "512-681,100003", "768-937,100004", "170-255,426-511", "682-767,938-1023"}},
+		{"0-10,200,900-1023", []string{"11-199,201-255", "256-511,100000-100002", "512-767,100003", "768-937,100004", "0-10,200,938-974", "975-1023"}},
+		{"", []string{"0-255", "256-511,100000-100002", "512-767,100003", "768-1023,100004", "", ""}},
+	} {
+		var free []SlotRange
+		if c.free != "" {
+			free, _ = ParseSlotRanges(c.free)
+		}
+		spec, err := s.After(applied, 6, free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, ranges := range spec.Partitions {
+			got = append(got, FormatSlotRanges(ranges))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("free %s: %q, want %q", c.free, got, c.want)
+		}
+	}
+}
+
+// slowWiden is the twin of After's rule for new partitions: slot by slot.
+func slowWiden(old *Layout, n int, free map[Slot]bool) map[Slot]int {
+	owner := make(map[Slot]int)
+	counts := make([]int, old.Partitions())
+	for slot, to := range old.targets {
+		owner[Slot(slot)] = int(to.partition)
+		counts[to.partition]++
+	}
+	var given []Slot
+	for slot := old.Slots() - 1; slot >= 0; slot-- {
+		if p := owner[Slot(slot)]; free[Slot(slot)] && counts[p] > old.Slots()/n {
+			counts[p]--
+			given = append(given, Slot(slot))
+		}
+	}
+	slices.Reverse(given)
+	takers := n - old.Partitions()
+	for taker := range takers {
+		for _, slot := range given[taker*len(given)/takers : (taker+1)*len(given)/takers] {
+			owner[slot] = old.Partitions() + taker
+		}
+	}
+	return owner
+}
+
+func TestAfterWidensAsItsTwin(t *testing.T) {
+	r := random(t)
+	moved := 0
+	for range 500 {
+		file := randomSpec(r)
+		old := mustLayout(t, file, randomPartitions(r, file))
+		n := old.Partitions() + r.IntN(file.Slots-old.Partitions()+1)
+		free := make(map[Slot]bool)
+		var ranges []SlotRange
+		for slot := range Slot(file.Slots) {
+			if r.IntN(3) == 0 {
+				free[slot] = true
+				ranges = append(ranges, SlotRange{slot, slot})
+			}
+		}
+		r.Shuffle(len(ranges), func(i, j int) { ranges[i], ranges[j] = ranges[j], ranges[i] })
+		file.Epoch++
+		spec, err := shuffled(r, file).After(old, n, ranges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := New(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := slowWiden(old, n, free)
+		for slot, to := range next.targets {
+			if int(to.partition) != want[Slot(slot)] {
+				t.Fatalf("%s\n%d partitions, free %s: slot %d is in %d, want %d", old.Body(), n, FormatSlotRanges(mergeRanges(ranges)),
+					slot, to.partition, want[Slot(slot)])
+			}
+			if to.partition != old.targets[slot].partition {
+				moved++
+			}
+		}
+	}
+	if moved < 1000 {
+		t.Errorf("%d slots changed partition: hardly tested", moved)
+	}
+}
+
+// Wherever an event of a tenant was ever published, its partition meets the shard that the tenant is in now.
+func TestAfterMeetsTheShardOfEveryEarlierEvent(t *testing.T) {
+	r := random(t)
+	type row struct{ tenant, spread string }
+	beyond := 0
+	for range 200 {
+		file := randomSpec(r)
+		applied := mustLayout(t, file, randomPartitions(r, file))
+		published := make(map[row]map[int32]bool)
+		for step := range 6 {
+			if step > 0 {
+				file = changedTenants(r, file, applied)
+				if r.IntN(2) == 0 {
+					file.Shards = append(file.Shards, ShardSpec{Name: fmt.Sprintf("new%d", step)})
+				}
+				if r.IntN(2) == 0 {
+					dealSlots(r, &file)
+				}
+				applied = mustFollow(t, file, applied, min(applied.Partitions()+r.IntN(2)*r.IntN(4), file.Slots))
+			}
+			for _, tenant := range file.Tenants { // rows of those that are placed now, and of others
+				for range 4 {
+					published[row{tenant.Tenant, randomText(r)}] = make(map[int32]bool)
+				}
+			}
+			for range 10 {
+				published[row{randomText(r), ""}] = make(map[int32]bool)
+			}
+			for at, in := range published {
+				route := applied.Route(at.tenant, at.spread)
+				in[route.Partition] = true
+				for p := range in {
+					if !slices.Contains(applied.PartitionShards(p), route.Shard) {
+						t.Fatalf("%s\npartition %d has events of tenant %q, whose shard %s it does not meet", applied.Body(), p, at.tenant,
+							applied.ShardName(route.Shard))
+					}
+				}
+			}
+		}
+		beyond += len(applied.spec.Met)
+		if spec, err := ParseSpec(applied.Body()); err != nil || mustNew(t, spec).Digest() != applied.Digest() {
+			t.Fatalf("%s is not read as it was written: %v", applied.Body(), err)
+		}
+	}
+	if beyond < 100 {
+		t.Errorf("%d meetings of earlier layouts: hardly tested", beyond)
+	}
+}
+
+func TestSameRoutesAgreesWithRouting(t *testing.T) {
+	r := random(t)
+	same, other := 0, 0
+	for range 500 {
+		file := randomSpec(r)
+		old := mustLayout(t, file, randomPartitions(r, file))
+		next := changed(t, r, file.canonical(), old)
+		var tenants []string
+		for _, tenant := range append(old.Spec().Tenants, next.Spec().Tenants...) {
+			tenants = append(tenants, tenant.Tenant)
+		}
+		for _, tenant := range append(tenants, randomText(r), randomText(r)) {
+			equal := true
+			for range 60 {
+				spread := randomText(r)
+				a, b := old.Route(tenant, spread), next.Route(tenant, spread)
+				equal = equal && a.Slot == b.Slot && a.Partition == b.Partition && old.ShardName(a.Shard) == next.ShardName(b.Shard)
+			}
+			if got := SameRoutes(old, next, tenant); got != equal {
+				t.Fatalf("tenant %q: %v, by routing %v\n%s\n%s", tenant, got, equal, old.Body(), next.Body())
+			} else if got {
+				same++
+			} else {
+				other++
+			}
+		}
+	}
+	if same < 100 || other < 100 {
+		t.Errorf("%d same, %d other: hardly tested", same, other)
 	}
 }
 
@@ -201,7 +369,7 @@ func TestRetiredSlotsAreNeverGivenAgain(t *testing.T) {
 	}
 	s.Epoch, s.Tenants = 3, append(s.Tenants[:1:1], TenantSpec{"AA", []PlacedSlot{{100_000, "s1"}}})
 	for _, n := range []int{4, 8} {
-		if _, err := s.After(applied, n); err == nil || ProblemsOf(err)[0].Kind != PlacedSlotReused {
+		if _, err := s.After(applied, n, s.hashRange()); err == nil || ProblemsOf(err)[0].Kind != PlacedSlotReused {
 			t.Errorf("slot 100000 was given again: %v", err)
 		}
 	}
@@ -209,10 +377,15 @@ func TestRetiredSlotsAreNeverGivenAgain(t *testing.T) {
 
 func mustFollow(t *testing.T, s Spec, applied *Layout, n int) *Layout {
 	t.Helper()
-	s, err := s.After(applied, n)
+	s, err := s.After(applied, n, s.hashRange())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return mustNew(t, s)
+}
+
+func mustNew(t *testing.T, s Spec) *Layout {
+	t.Helper()
 	l, err := New(s)
 	if err != nil {
 		t.Fatal(err)

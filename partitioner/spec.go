@@ -22,6 +22,15 @@ type Spec struct {
 	// Retired lists the placed slot numbers that tenants of earlier layouts had and none has now. They are never
 	// given to a tenant again. After keeps this list.
 	Retired []SlotRange
+	// Met lists the partitions that hold events of an earlier layout, or may, whose rows are in a shard now that none of
+	// the partition's slots is in. After keeps this list, and adds to it.
+	Met []Meeting
+}
+
+// Meeting is a partition and a shard that it meets: events in it are of rows in the shard.
+type Meeting struct {
+	Partition int
+	Shard     string
 }
 
 // ShardSpec is one shard and the hash slots that it owns. It may own none: then only placed slots live there.
@@ -73,6 +82,7 @@ type specJSON struct {
 	Tenants    []tenantJSON `json:"tenants,omitempty"`
 	Partitions []rangesText `json:"partitions,omitempty"`
 	Retired    rangesText   `json:"retired,omitempty"`
+	Met        []metJSON    `json:"met,omitempty"`
 }
 
 type shardJSON struct {
@@ -83,6 +93,11 @@ type shardJSON struct {
 type tenantJSON struct {
 	Tenant string       `json:"tenant"`
 	Placed []placedJSON `json:"placed"`
+}
+
+type metJSON struct {
+	Partition int    `json:"partition"`
+	Shard     string `json:"shard"`
 }
 
 type placedJSON struct {
@@ -119,6 +134,9 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 	}
 	for _, ranges := range s.Partitions {
 		out.Partitions = append(out.Partitions, ranges)
+	}
+	for _, m := range s.Met {
+		out.Met = append(out.Met, metJSON(m))
 	}
 	return json.Marshal(out)
 }
@@ -158,6 +176,9 @@ func (s *Spec) UnmarshalJSON(data []byte) error {
 	for _, ranges := range in.Partitions {
 		s.Partitions = append(s.Partitions, ranges)
 	}
+	for _, m := range in.Met {
+		s.Met = append(s.Met, Meeting(m))
+	}
 	return nil
 }
 
@@ -184,6 +205,9 @@ func (s Spec) canonical() Spec {
 	for _, ranges := range s.Partitions {
 		c.Partitions = append(c.Partitions, mergeRanges(ranges))
 	}
+	c.Met = slices.Clone(s.Met)
+	slices.SortFunc(c.Met, compareMeetings)
+	c.Met = slices.Compact(c.Met)
 	return c
 }
 

@@ -222,4 +222,11 @@ func validatePartitions(s Spec, ps *Problems) {
 	if missing := subtractRanges(exist, owned); len(missing) > 0 {
 		ps.add(SlotMissing, whole, missing, "", "no partition owns %s", slotWords(missing))
 	}
+	for _, m := range s.Met {
+		known := slices.ContainsFunc(s.Shards, func(shard ShardSpec) bool { return shard.Name == m.Shard })
+		if !known || m.Partition < 0 || m.Partition >= len(s.Partitions) {
+			ps.add(PartitionsInvalid, whole, nil, "", "partition %d is said to have met shard %s: one of them is not there",
+				m.Partition, quoteBounded(m.Shard))
+		}
+	}
 }

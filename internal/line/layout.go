@@ -143,7 +143,7 @@ func agree(file string, spec partitioner.Spec, partitions int, applied *partitio
 			Why:  "publishing by another partition count would send tenants where other processes do not look for them",
 			Do:   fmt.Sprintf("set kafka.partitions: %d; changing it on a running line comes with a later release", applied.Partitions())}
 	}
-	spec, err := spec.After(applied, partitions)
+	spec, err := spec.After(applied, partitions, nil)
 	if err != nil {
 		return nil, err
 	}
