@@ -15,4 +15,5 @@ const (
 	codeMaxvalueFilled = "SL5011" // a lane table's last partition holds rows and cannot be split
 	codeLeaseLost      = "SL5012" // a lane's lease is lost while it was relayed
 	codeWentBack       = "SL5013" // a lane table gives out ids again that the lane has passed
+	codeDeadOlder      = "SL5020" // slotline_dead lacks the columns of settled letters
 )

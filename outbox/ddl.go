@@ -94,9 +94,24 @@ func stateDDL() []string {
 			"  detail TEXT CHARACTER SET utf8mb4 NOT NULL,\n"+
 			"  dead_at DATETIME(6) NOT NULL,\n"+
 			"  %s,\n"+
+			"  %s,\n"+
 			"  PRIMARY KEY (lane, generation, id)\n"+
-			") ENGINE=InnoDB COMMENT='slotline dead format %d'", strings.Join(deadColumns(), ",\n  "), stateFormat),
+			") ENGINE=InnoDB COMMENT='slotline dead format %d'", strings.Join(deadColumns(), ",\n  "), strings.Join(settledColumns, ",\n  "), stateFormat),
 	}
+}
+
+// settledColumns say how a person settled a dead letter; all NULL while it is open. The relay does not name them: a table
+// of an earlier release, which lacks them, does for it.
+var settledColumns = []string{
+	"settled VARBINARY(16) NULL",
+	"settled_at DATETIME(6) NULL",
+	"settled_by VARCHAR(255) CHARACTER SET utf8mb4 NULL",
+	"settled_why TEXT CHARACTER SET utf8mb4 NULL",
+}
+
+// addSettledSQL brings a table of an earlier release up to date.
+func addSettledSQL() string {
+	return "ALTER TABLE slotline_dead ADD COLUMN " + strings.Join(settledColumns, ", ADD COLUMN ")
 }
 
 // deadColumns are a lane table's columns after its id, as slotline_dead has them.

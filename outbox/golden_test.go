@@ -94,6 +94,9 @@ func TestGoldenSQL(t *testing.T) {
 	} {
 		b.WriteString(s + ";\n")
 	}
+	for _, statement := range []string{listDeadSQL, settleDeadSQL, deadRowSQL(DeadKey{Lane: 1, Generation: 2, ID: 7}), addSettledSQL()} {
+		b.WriteString(statement + ";\n")
+	}
 	golden(t, "statements.sql", b.String())
 }
 

@@ -22,6 +22,7 @@ type inventory struct {
 	formats   map[string]int
 	foreign   []string // tables of slotline's names that are not slotline's
 	lanes     int      // rows of slotline_lane
+	settled   bool     // slotline_dead has the columns of settled letters
 }
 
 var (
@@ -59,6 +60,13 @@ func inspect(ctx context.Context, db *sql.DB) (*inventory, error) {
 	}
 	if _, ok := inv.formats["slotline_lane"]; ok {
 		if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM slotline_lane").Scan(&inv.lanes); err != nil {
+			return nil, err
+		}
+	}
+	if _, ok := inv.formats["slotline_dead"]; ok {
+		err := db.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.columns"+
+			" WHERE table_schema = DATABASE() AND table_name = 'slotline_dead' AND column_name = 'settled'").Scan(&inv.settled)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -159,14 +167,25 @@ func Plan(ctx context.Context, db *sql.DB, cfg *config.Config) ([]plan.Change, e
 			missing = append(missing, name)
 		}
 	}
+	var changes []plan.Change
+	if _, ok := inv.formats["slotline_dead"]; ok && !inv.settled {
+		changes = append(changes, plan.Change{Where: where, Sign: plan.Alter, What: "slotline_dead", Note: "ADD COLUMN settled, settled_at, settled_by, settled_why",
+			Do: func(ctx context.Context) error {
+				_, err := db.ExecContext(ctx, addSettledSQL())
+				if mysqldb.Number(err) == 1060 {
+					err = nil // another apply was first
+				}
+				return mysqldb.Wrap(err, codeDatabase, "outbox "+cfg.Outbox.DSN.Place())
+			}})
+	}
 	if len(missing) == 0 && inv.lanes == cfg.Outbox.Lanes {
-		return nil, nil
+		return changes, nil
 	}
 	what := "tables " + shorten(missing)
 	if len(missing) == 0 {
 		what = "rows of slotline_lane"
 	}
-	return []plan.Change{{Where: where, Sign: plan.Create, What: what,
+	return append(changes, plan.Change{Where: where, Sign: plan.Create, What: what,
 		Note: fmt.Sprintf("%d lanes", cfg.Outbox.Lanes),
 		Do: func(ctx context.Context) error {
 			for _, statement := range DDL(cfg) {
@@ -175,7 +194,7 @@ func Plan(ctx context.Context, db *sql.DB, cfg *config.Config) ([]plan.Change, e
 				}
 			}
 			return nil
-		}}}, nil
+		}}), nil
 }
 
 // shorten writes lane tables as slotline_outbox_00..03.

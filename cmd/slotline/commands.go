@@ -350,43 +350,6 @@ func routeCommand(o *options) *cobra.Command {
 	}
 }
 
-func dlqCommand(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "dlq", Args: cobra.NoArgs, Short: "Dead letters of outbox and sinks",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use: "list", Args: cobra.NoArgs, Short: "Dead letters by reason",
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				l, err := o.open()
-				if err != nil {
-					return err
-				}
-				defer l.Close()
-				dead, err := l.DeadLetters(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return render(o.output, dead, dead.WriteText)
-			},
-		},
-		&cobra.Command{
-			Use: "show KEY", Args: cobra.ExactArgs(1), Short: "One dead letter whole: record, headers and reason",
-			RunE: func(cmd *cobra.Command, args []string) error {
-				l, err := o.open()
-				if err != nil {
-					return err
-				}
-				defer l.Close()
-				dead, err := l.DeadLetter(cmd.Context(), args[0])
-				if err != nil {
-					return err
-				}
-				return render(o.output, dead, dead.WriteText)
-			},
-		})
-	return cmd
-}
-
 // version is what the release build sets, or what Go's build information knows.
 var version = func() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/deadletter"
 )
 
 // Headers that a dead letter has beside those of the original record. sl_key is the original key, since the dead
@@ -23,6 +24,13 @@ const (
 	headerSink   = "sl_sink"
 	headerAt     = "sl_at"
 	headerKey    = "sl_key"
+)
+
+// Headers of the record that settles a dead letter: it has the letter's key, no value, and these alone.
+const (
+	headerSettled   = "sl_settled"
+	headerSettledBy = "sl_by"
+	headerWhy       = "sl_why"
 )
 
 // deadErrorBytesMax cuts error texts, so that a dead letter always fits its topic.
@@ -38,6 +46,17 @@ type DeadLetter struct {
 	At        time.Time
 	Record    event.Record // the original, whole
 	Repeats   int          // how often the same event was written; 1 or more when read
+	// Place is where the letter itself lies in the dead-letter topic, when it was read.
+	Place DeadPlace
+	// Settled says how a person settled the letter; nil while it is open. An event that comes again after that, because
+	// the sink was set back, is open again.
+	Settled *deadletter.Settled
+}
+
+// DeadPlace is a record of the dead-letter topic.
+type DeadPlace struct {
+	Partition int32
+	Offset    int64
 }
 
 // Key names an event at one sink; repeats have the same.
@@ -77,7 +96,7 @@ func parseDead(r *kgo.Record) (DeadLetter, error) {
 	bad := func(what string) (DeadLetter, error) {
 		return DeadLetter{}, fmt.Errorf("%s partition %d offset %d is not a dead letter: %s", r.Topic, r.Partition, r.Offset, what)
 	}
-	d := DeadLetter{Repeats: 1}
+	d := DeadLetter{Repeats: 1, Place: DeadPlace{r.Partition, r.Offset}}
 	parts := strings.Split(string(r.Key), "/")
 	if len(parts) != 4 {
 		return bad("its key is not sink/topic/partition/offset")
@@ -99,6 +118,25 @@ func parseDead(r *kgo.Record) (DeadLetter, error) {
 		d.Record.Headers = append(d.Record.Headers, event.Header{Key: h.Key, Value: h.Value})
 	}
 	return d, nil
+}
+
+// settledRecord is the record that says how the letter of a key was settled.
+func settledRecord(topic, key string, s deadletter.Settled) *kgo.Record {
+	return &kgo.Record{Topic: topic, Key: []byte(key), Headers: []kgo.RecordHeader{
+		{Key: headerSettled, Value: []byte(s.Action)},
+		{Key: headerSettledBy, Value: []byte(cut(s.By, deadletter.ByBytesMax))},
+		{Key: headerWhy, Value: []byte(cut(s.Why, deadletter.WhyBytesMax))},
+		{Key: headerAt, Value: []byte(s.At.UTC().Format(time.RFC3339Nano))}}}
+}
+
+// parseSettled reads such a record. No event has a header of its first name in the first place.
+func parseSettled(r *kgo.Record) (s deadletter.Settled, ok bool) {
+	if len(r.Headers) != 4 || r.Headers[0].Key != headerSettled || len(r.Value) > 0 {
+		return s, false
+	}
+	s = deadletter.Settled{Action: deadletter.Action(r.Headers[0].Value), By: string(r.Headers[1].Value), Why: string(r.Headers[2].Value)}
+	s.At, _ = time.Parse(time.RFC3339Nano, string(r.Headers[3].Value))
+	return s, s.Action.Known()
 }
 
 // Dead writes dead letters. It is safe for concurrent use.
@@ -129,9 +167,23 @@ func (d *Dead) Produce(ctx context.Context, letters []DeadLetter) error {
 	for i := range letters {
 		records[i] = letters[i].record(d.topic)
 	}
-	for i, r := range d.cl.ProduceSync(ctx, records...) {
+	return d.produce(ctx, records)
+}
+
+// Settle records how the letters of these keys were settled, and returns when that is acknowledged. After an error some
+// may have been settled; settling again does no harm.
+func (d *Dead) Settle(ctx context.Context, keys []string, s deadletter.Settled) error {
+	records := make([]*kgo.Record, len(keys))
+	for i, key := range keys {
+		records[i] = settledRecord(d.topic, key, s)
+	}
+	return d.produce(ctx, records)
+}
+
+func (d *Dead) produce(ctx context.Context, records []*kgo.Record) error {
+	for _, r := range d.cl.ProduceSync(ctx, records...) {
 		if r.Err != nil {
-			return Wrap(r.Err, d.brokers, fmt.Sprintf("write dead letter %s to topic %s", letters[i].Key(), d.topic))
+			return Wrap(r.Err, d.brokers, fmt.Sprintf("write dead letter %s to topic %s", r.Record.Key, d.topic))
 		}
 	}
 	return nil
@@ -146,7 +198,9 @@ func (d *Dead) Close() { d.cl.Close() }
 func DeadLetters(ctx context.Context, cfg *config.Config, log *slog.Logger, keep func(*DeadLetter) bool) ([]DeadLetter, error) {
 	fold := newFold(keep)
 	err := readAll(ctx, cfg, log, cfg.Dead.Topic, func(r *kgo.Record) {
-		if d, err := parseDead(r); err != nil {
+		if s, ok := parseSettled(r); ok {
+			fold.settle(string(r.Key), s)
+		} else if d, err := parseDead(r); err != nil {
 			if log != nil {
 				log.Warn("skipped a record of the dead-letter topic", "error", err)
 			}
@@ -155,6 +209,38 @@ func DeadLetters(ctx context.Context, cfg *config.Config, log *slog.Logger, keep
 		}
 	})
 	return fold.letters, err
+}
+
+// EachDeadLetter calls each for the letters that lie at given places, whole; the letter is valid during the call only. An
+// error of each ends the reading.
+func EachDeadLetter(ctx context.Context, cfg *config.Config, log *slog.Logger, at map[DeadPlace]bool, each func(*DeadLetter) error) error {
+	from, to := map[event.Partition]int64{}, map[event.Partition]int64{}
+	for place := range at {
+		p := event.Partition{Topic: cfg.Dead.Topic, Number: place.Partition}
+		if first, known := from[p]; !known || place.Offset < first {
+			from[p] = place.Offset
+		}
+		to[p] = max(to[p], place.Offset+1)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var failed error
+	err := Scan(ctx, cfg, "read", log, from, to, func(r *kgo.Record) {
+		if failed != nil || !at[DeadPlace{r.Partition, r.Offset}] {
+			return
+		}
+		d, err := parseDead(r)
+		if err == nil {
+			err = each(&d)
+		}
+		if failed = err; failed != nil {
+			stop()
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
 }
 
 // fold keeps the latest letter of each key.
@@ -178,4 +264,11 @@ func (f *fold) add(d DeadLetter) {
 	}
 	f.index[key] = len(f.letters)
 	f.letters = append(f.letters, d)
+}
+
+// settle marks the letter of a key; one whose letter has expired says nothing.
+func (f *fold) settle(key string, s deadletter.Settled) {
+	if at, ok := f.index[key]; ok {
+		f.letters[at].Settled = &s
+	}
 }

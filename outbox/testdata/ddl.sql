@@ -50,6 +50,10 @@ CREATE TABLE IF NOT EXISTS slotline_dead (
   created_at DATETIME(6) NOT NULL,
   trace VARBINARY(64) NULL,
   payload LONGBLOB NOT NULL,
+  settled VARBINARY(16) NULL,
+  settled_at DATETIME(6) NULL,
+  settled_by VARCHAR(255) CHARACTER SET utf8mb4 NULL,
+  settled_why TEXT CHARACTER SET utf8mb4 NULL,
   PRIMARY KEY (lane, generation, id)
 ) ENGINE=InnoDB COMMENT='slotline dead format 1';
 

@@ -271,7 +271,7 @@ func (d *demo) collect(ctx context.Context, r *report) error {
 	}
 	l := line.New(d.cfg, d.log)
 	defer l.Close()
-	dead, err := l.DeadLetters(ctx)
+	dead, err := l.DeadLetters(ctx, line.DeadFilter{Settled: true})
 	if err != nil {
 		return err
 	}
