@@ -9,6 +9,9 @@
 //		return p.Emit(ctx, tx, orders.Upsert(o))
 //	})
 //
+// With a transaction of the caller's own (database/sql, sqlx, sqlc, gorm) Emit inserts at once; docs/emit.md shows each.
+// Package outbox/outboxtest tests what a service emits without a server.
+//
 // What it promises: an event is written by the caller's transaction and no other; Run commits nothing whose event could
 // not be emitted, even if its function ignores the error; values are checked before anything is written; when relay or
 // Kafka fall behind, Run and Emit return ErrBacklogged rather than fill the database.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -12,9 +13,10 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// Transaction is an open transaction: the *Tx of Run, or the caller's own *sql.Tx, *sqlx.Tx, sqlc's DBTX or gorm's
-// tx.Statement.ConnPool. What is not a transaction (*sql.DB, *sql.Conn) is refused with ErrNotInTransaction. The caller's own
-// must be of the database that holds the outbox.
+// Transaction is an open transaction: the *Tx of Run, or the caller's own *sql.Tx, *sqlx.Tx, sqlc's DBTX that holds one,
+// or gorm's tx.Statement.ConnPool. A pool or a connection (*sql.DB, *sqlx.DB, *sql.Conn, gorm's outside of a
+// transaction) is refused with ErrNotInTransaction; a *gorm.DB does not compile. The caller's own must be of the
+// database that holds the outbox.
 type Transaction interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
@@ -32,6 +34,7 @@ func (p *Producer) Emit(ctx context.Context, tx Transaction, events ...Event) er
 		return notInTransaction("the transaction of Run has ended", "emit inside the function that Run calls, and do not keep its tx")
 	}
 	if !buffered {
+		tx = unprepared(tx)
 		if err := checkTransaction(tx); err != nil {
 			return err
 		}
@@ -73,6 +76,22 @@ func (p *Producer) emit(ctx context.Context, tx Transaction, own *Tx, events []E
 	}
 	_, err := p.insert(ctx, tx, list)
 	return err
+}
+
+// unprepared is the transaction below gorm's PreparedStmtTX, which would prepare each INSERT, whose text never comes
+// again, and keep it on the server for a day.
+func unprepared(tx Transaction) Transaction {
+	if _, gorms := tx.(interface{ GetDBConn() (*sql.DB, error) }); !gorms {
+		return tx
+	}
+	if s := reflect.Indirect(reflect.ValueOf(tx)); s.Kind() == reflect.Struct {
+		if f := s.FieldByName("Tx"); f.IsValid() && f.CanInterface() {
+			if below, ok := f.Interface().(Transaction); ok {
+				return below
+			}
+		}
+	}
+	return tx
 }
 
 // checkTransaction refuses what would write outside a transaction.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -186,6 +187,99 @@ func TestEmitRefusesWhatIsNotATransaction(t *testing.T) {
 	}
 	if err := p.Emit(t.Context(), wrapped{tx}, flights.Upsert(flight(1))); err != nil {
 		t.Error(err)
+	}
+}
+
+// In sqlc's generated code queries run on a DBTX: one that holds a transaction is taken, one that holds a pool is refused.
+func TestEmitTakesSqlcsDBTX(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	type DBTX interface { // as sqlc generates it
+		ExecContext(context.Context, string, ...interface{}) (sql.Result, error)
+		PrepareContext(context.Context, string) (*sql.Stmt, error)
+		QueryContext(context.Context, string, ...interface{}) (*sql.Rows, error)
+		QueryRowContext(context.Context, string, ...interface{}) *sql.Row
+	}
+	sqlTx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tx DBTX = sqlTx
+	if err := p.Emit(t.Context(), tx, flights.Upsert(flight(1))); err != nil {
+		t.Error(err)
+	}
+	if got := fake.statements(); len(got) != 2 || !strings.HasPrefix(got[1], "INSERT INTO slotline_outbox_") {
+		t.Errorf("statements %.60q", got)
+	}
+	tx = db
+	if err := p.Emit(t.Context(), tx, flights.Upsert(flight(1))); !errors.Is(err, producer.ErrNotInTransaction) {
+		t.Error(err)
+	}
+	// And Run's Tx is one itself.
+	if err := p.Run(t.Context(), db, func(tx *producer.Tx) error { var _ DBTX = tx; return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// Each error that errors.go exports comes about, is found by errors.Is and carries a fault with the code that
+// docs/errors.md lists beside it.
+func TestTypedErrors(t *testing.T) {
+	_, db, p, flights := newProducer(t)
+	emit := func(p *producer.Producer, db *sql.DB, f Flight) error {
+		return p.Run(t.Context(), db, func(tx *producer.Tx) error { return p.Emit(t.Context(), tx, flights.Upsert(f)) })
+	}
+	wrong, large, early := flight(1), flight(1), flight(1)
+	wrong.Carrier, large.Status, early.SchedDep = "too long", strings.Repeat("x", 3000), time.Date(1815, 6, 18, 11, 35, 0, 0, time.UTC)
+	behind := newFakeDB()
+	behind.oldest, behind.maxID = time.Hour, 10
+	cut := newFakeDB()
+	cut.fail["COMMIT"] = mysql.ErrInvalidConn
+	_, unknown := producer.Register[Flight](p, "flight")
+	cases := []struct {
+		name, code string
+		is, err    error
+	}{
+		{"ErrBacklogged", "SL5101", producer.ErrBacklogged, emit(producer.New(testConfig()), behind.open(), flight(1))},
+		{"ErrCommitUnknown", "SL5102", producer.ErrCommitUnknown, emit(producer.New(testConfig()), cut.open(), flight(1))},
+		{"ErrTooLarge", "SL5103", producer.ErrTooLarge, emit(p, db, large)},
+		{"ErrUnknownTable", "SL5104", producer.ErrUnknownTable, unknown},
+		{"ErrNotInTransaction", "SL5105", producer.ErrNotInTransaction, p.Emit(t.Context(), db, flights.Upsert(flight(1)))},
+		{"ErrInvalidValue", "SL5106", producer.ErrInvalidValue, emit(p, db, early)},
+		{"ErrInvalidValue", "SL5109", producer.ErrInvalidValue, p.Run(t.Context(), db, func(tx *producer.Tx) error { return p.Emit(t.Context(), tx, producer.Event{}) })},
+		{"ErrInvalidValue", "SL1121", producer.ErrInvalidValue, emit(p, db, wrong)},
+	}
+	page, err := os.ReadFile("../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := map[string]bool{}
+	for _, c := range cases {
+		tested[c.name] = true
+		if !errors.Is(c.err, c.is) || fault.CodeOf(c.err) != c.code {
+			t.Errorf("%s: %v with code %s, wanted %s", c.name, c.err, fault.CodeOf(c.err), c.code)
+		}
+		for _, other := range cases {
+			if other.is != c.is && errors.Is(c.err, other.is) {
+				t.Errorf("%v is %s too", c.err, other.name)
+			}
+		}
+		if !slices.ContainsFunc(strings.Split(string(page), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "| "+c.code+" |") && strings.Contains(line, "`"+c.name+"`")
+		}) {
+			t.Errorf("docs/errors.md has no line of %s with `%s`", c.code, c.name)
+		}
+	}
+	source, err := os.ReadFile("errors.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(string(source), -1) {
+		if !tested[m[1]] {
+			t.Errorf("%s has no case here", m[1])
+		}
+		delete(tested, m[1])
+	}
+	if len(tested) > 0 {
+		t.Errorf("errors.go does not export %v", tested)
 	}
 }
 
