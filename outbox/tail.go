@@ -88,7 +88,7 @@ func judgeTail(entries []tailEntry, s *laneState, db database, lane int) tailRul
 		if e.Generation < now || counted && !ok && (db.next == 0 || e.ID < db.next) {
 			continue
 		}
-		if counted {
+		if counted && e.Generation == now { // of a later generation, it is another history's, and the table is as it was read
 			r.back = true
 		} else {
 			r.lost = append(r.lost, e)
