@@ -9,25 +9,44 @@ import (
 const (
 	// batchRows: at 500 rows a read costs 1.7 times as much per row; beyond 5000 there is no gain.
 	batchRows = 5000
-	// batchBytes bounds what a lane holds, three batches, also where events are large.
-	batchBytes = 4 << 20
+	// batchBytesMax bounds what a lane holds, batchesMax of them, also where events are large. It is batchRows of 600 B.
+	batchBytesMax = 8 << 20
+	batchesMax    = 4 // of a lane: three with the Writer, whose requests take a part of each, and one with the reader
 	// recordOverhead is what a row takes beside its payload: key, headers, and the structures around them.
 	recordOverhead = 1 << 10
 	arenaBytes     = 256 << 10
 )
 
-// arena hands out byte slices that live as long as any of them is held.
+// arena hands out memory for rows, many at a time: a part of it lives as long as any row in it is held.
 type arena struct {
 	free []byte
 	list []event.Header
+	rows []arenaRow
 }
 
-const headersMax = 12 // of a record
+type arenaRow struct {
+	item item
+	out  Out
+}
+
+const (
+	headersMax = 12 // of a record
+	arenaRows  = 256
+)
+
+func (a *arena) row() *arenaRow {
+	if len(a.rows) == 0 {
+		a.rows = make([]arenaRow, arenaRows)
+	}
+	row := &a.rows[0]
+	a.rows = a.rows[1:]
+	return row
+}
 
 // headers is an empty list with room for a record's headers.
 func (a *arena) headers() []event.Header {
 	if len(a.list) < headersMax {
-		a.list = make([]event.Header, 256*headersMax)
+		a.list = make([]event.Header, arenaRows*headersMax)
 	}
 	h := a.list[:0:headersMax]
 	a.list = a.list[headersMax:]
@@ -53,10 +72,18 @@ func (a *arena) copy(v []byte) []byte {
 	return b
 }
 
+// batchBytes is what one batch may have where so many lanes share so much memory: all batches together take half of it,
+// since as much again may be garbage.
+func batchBytes(memoryBytesMax int64, lanes int) int64 {
+	return min(batchBytesMax, memoryBytesMax/int64(2*batchesMax*lanes))
+}
+
 // item makes what the flow works with of a row. Its record's slices lie in the arena and in the row.
 func (r *router) item(row *laneRow, gens generations, a *arena) *item {
-	it := &item{id: row.id, part: -1, bytes: int64(len(row.payload)) + recordOverhead,
-		created: time.UnixMicro(row.created).UTC()}
+	made := a.row()
+	it := &made.item
+	it.id, it.part, it.bytes = row.id, -1, int64(len(row.payload))+recordOverhead
+	it.created = time.UnixMicro(row.created).UTC()
 	copy(it.eventID[:], row.eventID)
 	reason, detail, t := r.check(row)
 	if reason != "" {
@@ -74,7 +101,8 @@ func (r *router) item(row *laneRow, gens generations, a *arena) *item {
 		Outbox:      event.OutboxPosition{Generation: gens.at(row.id), Lane: r.lane, ID: row.id},
 		TraceParent: text(row.trace), Body: row.payload,
 	}
-	it.out = &Out{Partition: r.names[it.part], item: it}
+	it.out = &made.out
+	it.out.Partition, it.out.item = r.names[it.part], it
 	it.out.Record.Headers = a.headers()
 	if cap(a.free)-len(a.free) < recordOverhead {
 		a.free = make([]byte, 0, arenaBytes)

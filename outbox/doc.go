@@ -12,7 +12,8 @@
 //   - Rows of one lane are sent in the order of their ids within each read, so that the events of an entity keep the
 //     order of its commits where the service locks the entity before it emits.
 //   - One partition that refuses holds up its own rows; a broker that is away holds up all and loses none.
-//   - Memory: a lane holds at most three batches of batchRows rows and batchBytes bytes.
+//   - Memory: a lane holds at most batchesMax batches of batchRows rows; those of all lanes take half of
+//     limits.memory_bytes_max at most.
 //
 // What it assumes: MySQL 8.0 or later with InnoDB, auto_increment_increment = 1, row ids drawn by the table itself,
 // rows never updated or deleted, connections to the primary. Only the database's clock is compared with its own

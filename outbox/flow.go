@@ -52,7 +52,7 @@ type flowLimits struct {
 var defaultFlowLimits = flowLimits{
 	refuseAfter: time.Second, // the others wait for so long once; most elections take less
 	retryMin:    250 * time.Millisecond, retryMax: 5 * time.Second,
-	flightsMax: 2, // the reader holds a third
+	flightsMax: batchesMax - 1, // the reader holds one more
 	refillRows: 500, parkedRangeMax: 1 << 20,
 }
 

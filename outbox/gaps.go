@@ -14,6 +14,10 @@ import (
 //  3. a READ COMMITTED read after that did not find it either: it had not committed.
 //
 // A transaction held open for hours keeps its own ids hot and delays nobody else's.
+//
+// In a backlog few reads need to ask for them. A gap that a read did not find had not committed by then. What must come
+// after it in the topic, an event whose transaction waited for it, drew its id after that: above every id that was drawn
+// before the read. So ids up to there are read without asking for the gap again, whatever becomes of it meanwhile.
 
 // hotRange is a range of hot gaps.
 type hotRange struct {
@@ -29,12 +33,37 @@ type gapTracker struct {
 	cold   bucketSet
 	margin time.Duration
 	asked  uint64 // the pass of suspects has come up to this id; 0 when a new one begins
+	// through was drawn before the last read that asked for every hot gap: ids up to it need no other. 0: each read asks.
+	through uint64
 }
 
-// observe takes the result of one READ COMMITTED statement that asked for every hot gap and for the ids above read:
-// ids, sorted, are the rows that it delivered; upto is the greatest id that it can vouch for: the last id where the
-// result was cut short, and the greatest there is otherwise.
-func (g *gapTracker) observe(ids []uint64, upto uint64, now time.Time) {
+// ask is what the next read is to ask for beside the ids above read: the hot gaps. Where through is not 0 it is to ask for
+// none, and for no id above through.
+func (g *gapTracker) ask() (hot []idRange, through uint64) {
+	if g.through > g.read {
+		return nil, g.through
+	}
+	return g.hotRanges(), 0
+}
+
+// askAll makes the next read ask for every hot gap.
+func (g *gapTracker) askAll() { g.through = 0 }
+
+// observe takes the result of one READ COMMITTED statement that asked for what ask says: ids, sorted, are the rows that
+// it delivered; upto is the greatest id that it can vouch for: the last id where the result was cut short, and the
+// greatest there is otherwise. drawn is an id that was drawn before the statement began; 0 if none above read is known.
+func (g *gapTracker) observe(ids []uint64, upto, drawn uint64, now time.Time) {
+	if g.through > g.read { // no gap was asked for
+		if upto == ^uint64(0) {
+			g.through = 0 // there is nothing more up to it
+		}
+		g.pass(ids, now)
+		return
+	}
+	g.through = 0
+	if upto >= g.read { // every gap was
+		g.through = drawn
+	}
 	n, _ := slices.BinarySearch(ids, g.read+1)
 	filled, fresh := ids[:n], ids[n:]
 	if len(g.hot) > 0 {
@@ -50,7 +79,12 @@ func (g *gapTracker) observe(ids []uint64, upto uint64, now time.Time) {
 		}
 		g.hot = hot
 	}
-	for _, id := range fresh {
+	g.pass(fresh, now)
+}
+
+// pass goes past ids that were delivered; those between are gaps.
+func (g *gapTracker) pass(ids []uint64, now time.Time) {
+	for _, id := range ids {
 		if id > g.read+1 {
 			g.hot = append(g.hot, hotRange{idRange: idRange{g.read + 1, id - 1}, since: now})
 		}
@@ -135,6 +169,7 @@ func (g *gapTracker) uncommitted(asked []idRange, found []uint64, upto uint64) {
 // order with the others of its read view.
 func (g *gapTracker) swept(found []uint64, now time.Time) {
 	g.cold.removeAll(found)
+	g.askAll()
 	for _, id := range found {
 		i, _ := slices.BinarySearchFunc(g.hot, id, func(h hotRange, id uint64) int {
 			if h.From < id {

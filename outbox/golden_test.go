@@ -82,9 +82,11 @@ func TestGoldenInsert(t *testing.T) {
 func TestGoldenSQL(t *testing.T) {
 	var b strings.Builder
 	for _, s := range []string{
-		readSQL(3, 1000, nil, 5000),
-		readSQL(3, 1000, []idRange{{7, 7}, {12, 15}, {20, 20}, {30, 40}}, 5000),
-		readSQL(3, 1000, []idRange{{12, 15}}, 16),
+		readSQL(3, 1000, 0, nil, 5000),
+		readSQL(3, 1000, 90000, nil, 5000),
+		lastIDSQL(3),
+		readSQL(3, 1000, 0, []idRange{{7, 7}, {12, 15}, {20, 20}, {30, 40}}, 5000),
+		readSQL(3, 1000, 0, []idRange{{12, 15}}, 16),
 		readIDsSQL(0, []idRange{{7, 7}, {9, 9}}, 2),
 		findIDsSQL(0, []idRange{{7, 9}, {11, 11}}, 50000),
 		lookBackSQL(0, 7, 9, false), lookBackSQL(0, 0, 9, true), nextIDSQL,

@@ -70,8 +70,12 @@ type reader struct {
 
 	conn      *sql.Conn
 	known     knownRows
-	anchored  bool // known was filled
-	limit     int
+	anchored  bool     // known was filled
+	limit     int      // rows of a read
+	behind    bool     // there was more to read last time
+	batchSize int64    // bytes beyond which a read is cut short
+	arena     arena    // what a batch leaves of it is the next one's
+	ids       []uint64 // of the last read, for its memory
 	hotWas    string
 	nextCheck time.Time
 	nextSweep time.Time
@@ -186,7 +190,8 @@ func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) 
 				return nil, false, err
 			}
 		}
-		if !more { // else the pass goes on with the next step, so that gaps cannot come faster than they turn cold
+		r.gaps.askAll() // a gap that was filled waits no longer than for the next look
+		if !more {      // else the pass goes on with the next step, so that gaps cannot come faster than they turn cold
 			r.nextCheck = now.Add(r.time.GapCheck)
 		}
 	}
@@ -265,12 +270,19 @@ func drop(conn *sql.Conn) {
 
 // read is one read: the rows after the greatest id read, and those that fill hot gaps, in one read view.
 func (r *reader) read(ctx context.Context) (items []*item, more bool, err error) {
-	gaps := r.gaps.hotRanges()
+	gaps, through := r.gaps.ask()
 	if r.limit == 0 {
 		r.limit = batchRows
 	}
+	drawn := uint64(0)
+	if r.behind && through == 0 {
+		if drawn, err = r.lastID(ctx); err != nil {
+			return nil, false, err
+		}
+	}
+	defer func() { r.behind = more }()
 	if len(gaps) <= hotTermsMax {
-		return r.readOnce(ctx, [][]idRange{gaps})
+		return r.readOnce(ctx, [][]idRange{gaps}, through, drawn)
 	}
 	// Too many gaps for one statement: several in one snapshot, gaps first, so that the view is one still.
 	if _, err := r.conn.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"); err != nil {
@@ -284,7 +296,7 @@ func (r *reader) read(ctx context.Context) (items []*item, more bool, err error)
 		parts = append(parts, gaps[:hotTermsMax])
 		gaps = gaps[hotTermsMax:]
 	}
-	items, more, err = r.readOnce(ctx, append(parts, gaps))
+	items, more, err = r.readOnce(ctx, append(parts, gaps), 0, drawn)
 	if err != nil {
 		return nil, false, err
 	}
@@ -296,35 +308,53 @@ func (r *reader) read(ctx context.Context) (items []*item, more bool, err error)
 	return items, more, nil
 }
 
-// readOnce reads the gaps of each part, and with the last part the rows after the greatest id read.
-func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item, more bool, err error) {
-	var ids []uint64
-	var a arena
+// lastID is an id that was drawn before this call ends.
+func (r *reader) lastID(ctx context.Context) (id uint64, err error) {
+	err = query(ctx, r.conn, lastIDSQL(r.lane), 1, func(v []driver.Value) (bool, error) {
+		if v[0] == nil { // the table is empty
+			return true, nil
+		}
+		var s valueScanner
+		id = s.uint(v[0])
+		return true, s.err
+	})
+	return id, err
+}
+
+// readOnce reads the gaps of each part, and with the last part the rows after the greatest id read, up to through if it is
+// not 0. drawn is an id that was drawn before this call, or 0.
+func (r *reader) readOnce(ctx context.Context, parts [][]idRange, through, drawn uint64) (items []*item, more bool, err error) {
+	a := &r.arena
+	ids := r.ids[:0]
+	defer func() { r.ids = ids }()
+	if r.behind {
+		items = make([]*item, 0, r.limit)
+	}
 	var row laneRow
 	size, cut, abandoned := int64(0), false, false
 	outer := ctx
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
 	for i, gaps := range parts {
-		statement := readSQL(r.lane, r.gaps.read, gaps, r.limit)
+		statement := readSQL(r.lane, r.gaps.read, through, gaps, r.limit)
 		if i < len(parts)-1 {
 			statement = readIDsSQL(r.lane, gaps, r.limit)
 		}
 		n := 0
 		err := query(ctx, r.conn, statement, rowColumnCount, func(v []driver.Value) (bool, error) {
-			sum, err := scanRow(v, &row, &a)
+			sum, err := scanRow(v, &row, a)
 			if err != nil {
 				return false, err
 			}
 			if sum != r.sum {
 				return false, fmt.Errorf("%w: rows come from it", errOtherServer)
 			}
-			it := r.router.item(&row, r.gens, &a)
+			it := r.router.item(&row, r.gens, a)
 			items = append(items, it)
 			ids = append(ids, row.id)
 			size += it.bytes
 			n++
-			cut = n == r.limit || size >= batchBytes
+			cut = n == r.limit || size >= r.batchSize
 			if cut && n < r.limit {
 				// The rest of the answer may be gigabytes: cutting the connection is cheaper than reading it.
 				abandoned = true
@@ -355,14 +385,14 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange) (items []*item
 			return nil, false, err
 		}
 	}
-	r.gaps.observe(ids, upto, time.Now())
+	r.gaps.observe(ids, upto, drawn, time.Now())
 	for i, it := range items {
 		r.known.add(ids[i], it.eventID)
 	}
 	if len(ids) > 0 { // ask for no more than will be used
-		r.limit = min(batchRows, max(16, int(batchBytes/(size/int64(len(ids))))+1))
+		r.limit = min(batchRows, max(16, int(r.batchSize/(size/int64(len(ids))))+1))
 	}
-	return items, cut, nil
+	return items, cut || through > 0, nil
 }
 
 // lookUncommitted looks for old gaps among the rows of open transactions.

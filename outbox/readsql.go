@@ -13,9 +13,13 @@ const rowColumns = "id, event_id, tbl, tenant, entity_id, op, version, codec, cr
 const hotTermsMax = 1000
 
 // readSQL reads the rows after read and those that fill gaps: one range scan of the primary key, in one read view.
-func readSQL(lane int, read uint64, gaps []idRange, limit int) string {
+// through bounds the former; 0 does not.
+func readSQL(lane int, read, through uint64, gaps []idRange, limit int) string {
 	var b strings.Builder
 	b.WriteString("SELECT " + rowColumns + " FROM " + LaneTable(lane) + " WHERE id > " + strconv.FormatUint(read, 10))
+	if through > 0 {
+		b.WriteString(" AND id <= " + strconv.FormatUint(through, 10))
+	}
 	if len(gaps) > 0 {
 		b.WriteString(" OR ")
 		writeTerms(&b, gaps)
@@ -23,6 +27,9 @@ func readSQL(lane int, read uint64, gaps []idRange, limit int) string {
 	b.WriteString(" ORDER BY id LIMIT " + strconv.Itoa(limit))
 	return b.String()
 }
+
+// lastIDSQL is the greatest id of a committed row.
+func lastIDSQL(lane int) string { return "SELECT MAX(id) FROM " + LaneTable(lane) }
 
 // readIDsSQL reads the rows of given ids.
 func readIDsSQL(lane int, ids []idRange, limit int) string {

@@ -211,7 +211,7 @@ func TestP2_KnownRowsTellATableThatBeganAnew(t *testing.T) {
 				if !look() {
 					t.Fatal("reading is taken for a table that began anew")
 				}
-				gaps.observe(ids, ^uint64(0), time.Time{})
+				gaps.observe(ids, ^uint64(0), 0, time.Time{})
 				for _, id := range ids {
 					k.add(id, table[id])
 				}
@@ -302,7 +302,7 @@ func TestP2_EveryGapIsSuspectedInEachPass(t *testing.T) {
 	for id := uint64(2); id <= 2000; id += 2 {
 		ids = append(ids, id)
 	}
-	g.observe(ids, ^uint64(0), now)
+	g.observe(ids, ^uint64(0), 0, now)
 	now = now.Add(2 * time.Second)
 	open := func(id uint64) bool { return id < 700 }
 	for pass, more := 0, true; more; pass++ {
@@ -319,7 +319,7 @@ func TestP2_EveryGapIsSuspectedInEachPass(t *testing.T) {
 		}
 		g.uncommitted(suspects, found, ^uint64(0))
 	}
-	g.observe(nil, ^uint64(0), now)
+	g.observe(nil, ^uint64(0), 0, now)
 	if cold, hot := g.cold.count(), countIDs(g.hotRanges()); cold != 650 || hot != 350 {
 		t.Errorf("%d gaps are cold and %d hot, wanted 650 and 350", cold, hot)
 	}

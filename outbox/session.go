@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// flightBytes bounds the records of a lane that wait for answers: two batches, and as much again that stalls.
-	flightBytes = 4 * batchBytes
 	// callTimeout bounds one statement or request of a session: longer than any lock is waited for.
 	callTimeout = 60 * time.Second
 	// deadLoggedMax dead letters of a batch are logged one by one.
@@ -127,6 +125,7 @@ func (s *session) run(ctx, work context.Context) (err error) {
 		}
 	}()
 
+	flightBytes := batchesMax * r.batchSize // of records that wait for answers: a partition may stall
 	var draining <-chan time.Time
 	ending := ctx.Done()
 	timer := time.NewTimer(0)

@@ -125,6 +125,7 @@ type simRelay struct {
 	save   *saveState
 	marks  map[int]uint64
 	hotWas string
+	drawn  uint64
 }
 
 type simFetch struct {
@@ -348,9 +349,12 @@ func (s *sim) read() {
 	if r.flow.full(1 << 40) {
 		return
 	}
-	hot := idSet{r.gaps.hotRanges()}
+	ranges, through := r.gaps.ask()
+	hot := idSet{ranges}
 	limit := 1 + s.rnd.IntN(12)
-	rows := s.visible(false, func(id uint64) bool { return id > r.gaps.read || hot.contains(id) }, limit)
+	rows := s.visible(false, func(id uint64) bool {
+		return id > r.gaps.read && (through == 0 || id <= through) || hot.contains(id)
+	}, limit)
 	var list []uint64
 	var items []*item
 	for _, row := range rows {
@@ -361,7 +365,8 @@ func (s *sim) read() {
 	if len(rows) == limit {
 		upto = list[len(list)-1]
 	}
-	r.gaps.observe(list, upto, s.now)
+	r.gaps.observe(list, upto, r.drawn, s.now)
+	r.drawn = 0
 	cold := r.gaps.cold.takeDirty()
 	hotText := string(appendRanges(nil, r.gaps.hotRanges()))
 	if len(items) == 0 && cold == nil && hotText == r.hotWas {
@@ -374,6 +379,7 @@ func (s *sim) read() {
 
 func (s *sim) lookUncommitted() {
 	g := &s.relay.gaps
+	g.askAll()
 	suspects, _ := g.suspects(s.now, 1+s.rnd.IntN(5))
 	if len(suspects) == 0 {
 		return
@@ -571,8 +577,13 @@ func (s *sim) step() {
 		s.end(s.rnd.IntN(5) > 0)
 	case k < 40:
 		s.read()
-	case k < 43:
+	case k < 42:
 		s.lookUncommitted()
+	case k < 43: // what the next read may take as drawn; other steps come in between
+		s.relay.drawn = 0
+		if rows := s.visible(false, func(uint64) bool { return true }, len(s.rows)); len(rows) > 0 {
+			s.relay.drawn = rows[len(rows)-1].id
+		}
 	case k < 45:
 		s.sweep()
 	case k < 60:

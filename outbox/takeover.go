@@ -48,7 +48,8 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 
 	s.gens = state.generations
 	r := &reader{db: o.DB, lane: s.lane, router: s.router, gens: state.generations, sum: serverSum(uuid),
-		time: o.Timing, wake: s.relay.wakes[s.lane], stats: s.stats, hotWas: string(appendRanges(nil, state.hot))}
+		time: o.Timing, wake: s.relay.wakes[s.lane], stats: s.stats, hotWas: string(appendRanges(nil, state.hot)),
+		batchSize: batchBytes(o.Config.Limits.MemoryBytesMax, o.Config.Outbox.Lanes)}
 	r.gaps = gapTracker{read: state.cursor, margin: o.Timing.GapMargin}
 	now := time.Now()
 	for _, h := range state.hot {
