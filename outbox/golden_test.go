@@ -96,7 +96,7 @@ func TestGoldenSQL(t *testing.T) {
 	} {
 		b.WriteString(s + ";\n")
 	}
-	for _, statement := range []string{listDeadSQL, settleDeadSQL, deadRowSQL(DeadKey{Lane: 1, Generation: 2, ID: 7}), addSettledSQL()} {
+	for _, statement := range []string{listDeadSQL, settleDeadSQL, deadRowSQL(DeadKey{Lane: 1, Generation: 2, ID: 7}), addSettledSQL(), findSQL(1)} {
 		b.WriteString(statement + ";\n")
 	}
 	golden(t, "statements.sql", b.String())

@@ -73,7 +73,9 @@ func inspect(ctx context.Context, db *sql.DB) (*inventory, error) {
 	return inv, nil
 }
 
-func stateTables() []string { return []string{"slotline_lane", "slotline_lane_gap", "slotline_relay", "slotline_dead"} }
+func stateTables() []string {
+	return []string{"slotline_lane", "slotline_lane_gap", "slotline_relay", "slotline_dead"}
+}
 
 func tables(lanes int) []string {
 	names := stateTables()

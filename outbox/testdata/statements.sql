@@ -30,3 +30,4 @@ SELECT lane, generation, id, reason, detail, dead_at, tbl, tenant, entity_id, IF
 UPDATE slotline_dead SET settled = ?, settled_at = UTC_TIMESTAMP(6), settled_by = ?, settled_why = ? WHERE lane = ? AND generation = ? AND id = ? AND settled IS NULL;
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_dead WHERE lane = 1 AND generation = 2 AND id = 7;
 ALTER TABLE slotline_dead ADD COLUMN settled VARBINARY(16) NULL, ADD COLUMN settled_at DATETIME(6) NULL, ADD COLUMN settled_by VARCHAR(255) CHARACTER SET utf8mb4 NULL, ADD COLUMN settled_why TEXT CHARACTER SET utf8mb4 NULL;
+SELECT id, op, version, created_at FROM slotline_outbox_01 WHERE id >= ? AND tbl = ? AND tenant = ? AND entity_id = ? ORDER BY id DESC LIMIT ?;
