@@ -113,11 +113,7 @@ func (u *unit) apply(ctx context.Context, f *flight) ([]event.Rejected, error) {
 // prepare has the sink decode and encode a batch.
 func (u *unit) prepare(ctx context.Context, f *flight) (ending, bool) {
 	if f.newer {
-		if reload := u.loop.opts.Reload; reload != nil {
-			if err := reload(ctx); err != nil && ctx.Err() == nil {
-				u.outage.note(doingReload, err)
-			}
-		}
+		u.reload(ctx)
 	}
 	prepared, err := u.owned.Prepare(f.batch)
 	if newer, ok := errors.AsType[*event.NewerLayout](err); ok {
@@ -141,6 +137,17 @@ func (u *unit) prepare(ctx context.Context, f *flight) (ending, bool) {
 	}
 	f.prepared = prepared
 	return 0, false
+}
+
+// reload has the sink given the layout in force.
+func (u *unit) reload(ctx context.Context) {
+	reload := u.loop.opts.Reload
+	if reload == nil {
+		return
+	}
+	if err := reload(ctx); err != nil && ctx.Err() == nil {
+		u.outage.note(doingReload, err)
+	}
 }
 
 // finish deals with the outcome of the current batch.

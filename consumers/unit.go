@@ -152,6 +152,7 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 		owned, err := u.loop.sink.TakeOver(take, u.parts)
 		if err == nil {
 			u.outage.over(doingTakeOver)
+			u.outage.over(doingReload)
 			u.loop.metrics.takeOvers.Inc()
 			u.owned, u.pending, u.moved = owned, owned.Pending(), false
 			u.members, u.resumeAt, u.resumeRetry = nil, time.Time{}, u.newRetry()
@@ -192,6 +193,9 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 			refused, othersSince = true, time.Time{}
 			wait = u.loop.opts.HaltRetry
 		default:
+			if _, newer := errors.AsType[*event.NewerLayout](err); newer {
+				u.reload(take)
+			}
 			u.outage.note(doingTakeOver, err)
 		}
 		if wait > 0 && !u.pause(take, wait) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slotline/slotline/config"
@@ -19,7 +20,7 @@ import (
 // Options of a relay. All but Logger are needed.
 type Options struct {
 	Config *config.Config
-	Layout *partitioner.Layout // the applied one, for the life of the relay
+	Layout *partitioner.Layout // the one in force; SetLayout gives a newer one
 	// DB is the outbox database, opened by internal/mysqldb: the primary, READ COMMITTED, UTC, clientFoundRows. Each
 	// lane uses up to four connections at once.
 	DB *sql.DB
@@ -39,6 +40,10 @@ type Relay struct {
 	wakes  []chan struct{}
 	stats  []*laneStats
 	claims *claims
+
+	layout atomic.Pointer[partitioner.Layout]
+	laying sync.Mutex
+	relaid chan struct{} // closed, and replaced, when layout changes; guarded by laying
 }
 
 // New makes a relay. It does no I/O.
@@ -55,7 +60,8 @@ func New(o Options) *Relay {
 	if o.flow == (flowLimits{}) {
 		o.flow = defaultFlowLimits
 	}
-	r := &Relay{o: o, owner: lease.NewOwner(), claims: newClaims(o.Config.Outbox.Lanes)}
+	r := &Relay{o: o, owner: lease.NewOwner(), claims: newClaims(o.Config.Outbox.Lanes), relaid: make(chan struct{})}
+	r.layout.Store(o.Layout)
 	for lane := range o.Config.Outbox.Lanes {
 		r.wakes = append(r.wakes, make(chan struct{}, 1))
 		r.stats = append(r.stats, newLaneStats(lane))
@@ -72,6 +78,35 @@ func (r *Relay) Wake(lane int) {
 	case r.wakes[lane] <- struct{}{}:
 	default:
 	}
+}
+
+// SetLayout takes a newer layout; one that is not newer is ignored. Each lane finishes what it has sent and goes on under
+// the same lease, with partitions by the newer layout.
+func (r *Relay) SetLayout(l *partitioner.Layout) {
+	r.laying.Lock()
+	defer r.laying.Unlock()
+	if l.Epoch() <= r.layout.Load().Epoch() {
+		return
+	}
+	r.layout.Store(l)
+	close(r.relaid)
+	r.relaid = make(chan struct{})
+}
+
+// untilRelaid is a context that ends with ctx, or when the layout changes.
+func (r *Relay) untilRelaid(ctx context.Context) (context.Context, context.CancelFunc) {
+	until, end := context.WithCancel(ctx)
+	r.laying.Lock()
+	relaid := r.relaid
+	r.laying.Unlock()
+	go func() { // ends with until
+		select {
+		case <-relaid:
+			end()
+		case <-until.Done():
+		}
+	}()
+	return until, end
 }
 
 // Lanes says how each lane stands in this relay.
@@ -215,12 +250,19 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 	suspect := ""
 	for failures := 1; ; failures++ {
 		s := &session{relay: r, lane: lane, held: held, log: log, stats: r.stats[lane], suspect: suspect}
-		err = s.run(ctx, work)
+		until, end := r.untilRelaid(ctx)
+		err = s.run(until, work)
+		relaid := until.Err() != nil && ctx.Err() == nil
+		end()
 		if s.flow != nil { // what was suspected is stored
 			suspect = ""
 		}
 		if errors.Is(err, errWentBack) {
 			suspect = err.Error()
+		}
+		if relaid && !isHalt(err) && held.Alive() {
+			log.Info("lane goes on by a newer layout", "layout_epoch", r.layout.Load().Epoch())
+			continue
 		}
 		if suspect == "" || err == nil || isHalt(err) || ctx.Err() != nil || !held.Alive() {
 			break

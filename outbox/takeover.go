@@ -21,7 +21,7 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	if err != nil {
 		return nil, nil, laneError(err, s.lane, "load its state")
 	}
-	s.router = newRouter(o.Config, o.Layout, s.lane)
+	s.router = newRouter(o.Config, s.relay.layout.Load(), s.lane)
 	for _, p := range slices.SortedFunc(maps.Keys(state.parked), comparePartitions) {
 		s.router.add(p)
 	}

@@ -2,8 +2,8 @@
 // applied a partition, and which owner may go on. A MySQL sink's rows are in the shard itself, so that rows and
 // progress commit together; an OLAP sink's are in sinks.state.
 //
-// It promises: next_off moves only by the sink that is the owner of owner_epoch, or by AcceptGap, which bumps the epoch and
-// leaves a row in slotline_gap that says who went past what, and why. It assumes sessions in UTC with clientFoundRows
+// It promises: next_off moves only by the sink that is the owner of owner_epoch; by AcceptGap, which bumps the epoch and
+// leaves a row in slotline_gap that says who went past what, and why; or back, by Fence, when a layout changes. It assumes sessions in UTC with clientFoundRows
 // (internal/mysqldb opens such). It fails with the driver's own errors, which the caller classes, and with fault.Error
 // where a person must act: a row that apply has not seeded, a table of a later format.
 //
@@ -133,11 +133,15 @@ func Read(ctx context.Context, q Querier, key Key) (Row, error) {
 
 // List returns all rows, or those of one sink, in order of sink, topic and partition.
 func List(ctx context.Context, q Querier, sink string) ([]Row, error) {
-	query := "SELECT " + rowColumns + " FROM `slotline_progress`"
+	where := ""
 	if sink != "" {
-		query += " WHERE `sink`=" + quoteText(sink)
+		where = " WHERE `sink`=" + quoteText(sink)
 	}
-	rows, err := q.QueryContext(ctx, query+" ORDER BY `sink`,`topic`,`part`")
+	return list(ctx, q, where, "")
+}
+
+func list(ctx context.Context, q Querier, where, lock string) ([]Row, error) {
+	rows, err := q.QueryContext(ctx, "SELECT "+rowColumns+" FROM `slotline_progress`"+where+" ORDER BY `sink`,`topic`,`part`"+lock)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +187,20 @@ func TakeOver(ctx context.Context, conn *sql.Conn, key Key, owner string) (Row, 
 		return Row{}, err // sql.ErrNoRows: the UPDATE found nothing either
 	}
 	return row, tx.Commit()
+}
+
+// Lock returns the rows of one sink, locked until tx ends: no owner commits a batch meanwhile.
+func Lock(ctx context.Context, tx *sql.Tx, sink string) ([]Row, error) {
+	return list(ctx, tx, " WHERE `sink`="+quoteText(sink), " FOR UPDATE")
+}
+
+// Fence bumps the owner epoch, so that whoever has taken the row over changes nothing from then on, and has the row
+// stand at a position, unless it stands below.
+func Fence(ctx context.Context, tx *sql.Tx, sink string, at event.Position) error {
+	_, err := tx.ExecContext(ctx, "UPDATE `slotline_progress` SET `owner_epoch`=`owner_epoch`+1,`owner`='',"+
+		"`leader_epoch`=IF(`next_off`>?,?,`leader_epoch`),`next_off`=LEAST(`next_off`,?) WHERE "+Key{sink, at.Partition}.where(),
+		at.Next, at.LeaderEpoch, at.Next)
+	return err
 }
 
 // Release clears the owner's name, if owner and epoch are still the row's. The epoch stays.

@@ -16,6 +16,8 @@ const (
 	codeRefused      = "SL3105" // the server refuses the transaction, not one table's rows
 	codeTableRefused = "SL3106" // the server refuses a table's rows, whatever they hold
 	codeDenied       = "SL3107" // the shard's user lacks a privilege, or was not let in
+	codeLayoutNewer  = "SL3108" // a shard has a newer layout than the sink
+	codeNoPartition  = "SL3109" // the layout does not have a partition that the topic has
 	codeRowTooLong   = "SL3112" // data: a row longer than max_allowed_packet
 	codeRowRefused   = "SL3114" // data: the server refuses this row
 )

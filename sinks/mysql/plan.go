@@ -116,8 +116,9 @@ func (sc *scan) serverNotes() []plan.Change {
 }
 
 // seeds are the progress rows that a shard lacks, with where each begins: at the least position that other shards have
-// for the partition, or at offset 0 when no shard has any. Where the log begins later than that, events were lost before
-// they were applied: the sink halts there and says so.
+// for the partition, or at offset 0 when no shard has any. A partition with rows of broadcast tables, which every shard
+// holds, is applied to a new shard from offset 0 too: the others drop what they have. Where the log begins later than
+// that, events were lost before they were applied: the sink halts there and says so.
 func (s *Sink) seeds(l *partitioner.Layout, shard int32, scans []*scan) []event.Position {
 	var seeds []event.Position
 	for _, topic := range s.topics {
@@ -133,7 +134,7 @@ func (s *Sink) seeds(l *partitioner.Layout, shard int32, scans []*scan) []event.
 					least, some = at, true
 				}
 			}
-			if !some {
+			if !some || number == l.Broadcast() && slices.Contains(s.broadcasts, topic) {
 				least = event.Position{Partition: part, LeaderEpoch: -1}
 			}
 			seeds = append(seeds, least)

@@ -95,7 +95,8 @@ func (sh *shard) known() error {
 	}
 	return &fault.Error{Code: codeShardUnknown, Class: fault.Fatal,
 		What: fmt.Sprintf("%s: the layout places slots in shard %s, which the file of this process does not name", sh.sink.name, sh.name),
-		Do:   "restart with the file that was applied"}
+		Why:  "events for that shard wait, and what comes behind them in their partitions; other partitions go on",
+		Do:   "put the file that was applied in the place of this process's own; it is read again by itself"}
 }
 
 // open learns the engine and compares the tables that are there with the schema, once.

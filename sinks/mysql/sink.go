@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ type Sink struct {
 	owner      string
 	line       string
 	topics     []string
+	broadcasts []string // those of them that broadcast tables use
 	tables     []*table
 	rules      *intake.Rules
 	tableIndex map[string]int
@@ -46,9 +48,10 @@ type Sink struct {
 	now            func() time.Time
 
 	connections int
-	shards      map[string]*shard // of the file, by name; not written after New
 
-	state atomic.Pointer[state]
+	placing sync.Mutex        // held while shards and state change
+	shards  map[string]*shard // of the file, by name; replaced, never written
+	state   atomic.Pointer[state]
 
 	// broadcast is held while a batch with broadcast rows is applied: such batches hold a connection in each shard, and
 	// two of them could wait for each other's.
@@ -95,17 +98,16 @@ func New(o Options) (*Sink, error) {
 		}
 		s.tables = append(s.tables, &table{t, zeros})
 		s.tableIndex[t.Name] = i
+		if t.Broadcast() {
+			s.broadcasts = append(s.broadcasts, o.Config.Topic(t))
+		}
 	}
 	for _, t := range s.tables {
 		u := newUpsert(t.Table, partitioner.Month(999912), dialect{RowAlias: true})
 		s.statementBytes = max(s.statementBytes, int64(len(u.head)+len(u.tail)))
 	}
-	for _, c := range o.Config.Shards {
-		sh, err := newShard(s, c)
-		if err != nil {
-			return nil, err
-		}
-		s.shards[c.Name] = sh
+	if err = s.AddShards(o.Config.Shards); err != nil {
+		return nil, err
 	}
 	s.SetLayout(o.Layout)
 	return s, nil
@@ -114,9 +116,39 @@ func New(o Options) (*Sink, error) {
 // Name is what progress rows, metrics and dead letters call it.
 func (s *Sink) Name() string { return s.name }
 
-// SetLayout takes a layout in place of the one before, for batches prepared from then on. A shard that it names and the
-// file does not fails at its first use.
+// SetLayout takes a layout in place of the one before, for batches prepared from then on; an older one is ignored. A
+// shard that it names and the file does not fails at its first use.
 func (s *Sink) SetLayout(l *partitioner.Layout) {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	if st := s.state.Load(); st == nil || st.layout.Epoch() <= l.Epoch() {
+		s.place(l)
+	}
+}
+
+// AddShards takes the shards that a newer file names in addition. Those that are known stay as they are.
+func (s *Sink) AddShards(list []config.Shard) error {
+	s.placing.Lock()
+	defer s.placing.Unlock()
+	shards := maps.Clone(s.shards)
+	for _, c := range list {
+		if shards[c.Name] != nil {
+			continue
+		}
+		sh, err := newShard(s, c)
+		if err != nil {
+			return err
+		}
+		shards[c.Name] = sh
+	}
+	s.shards = shards
+	if st := s.state.Load(); st != nil {
+		s.place(st.layout)
+	}
+	return nil
+}
+
+func (s *Sink) place(l *partitioner.Layout) {
 	st := &state{layout: l}
 	for _, name := range l.Shards() {
 		sh, known := s.shards[name]
@@ -130,6 +162,8 @@ func (s *Sink) SetLayout(l *partitioner.Layout) {
 
 // Close closes all connections.
 func (s *Sink) Close() error {
+	s.placing.Lock()
+	defer s.placing.Unlock()
 	var errs []error
 	for _, sh := range s.shards {
 		errs = append(errs, sh.close())
@@ -151,19 +185,16 @@ func (s *Sink) Resume(ctx context.Context, part event.Partition) error {
 }
 
 // record has each shard that the partition meets write something down, all at once: one that does not answer must not
-// keep the others from it.
+// keep the others from it. One that the file does not name, which may be what is to be written down, cannot.
 func (s *Sink) record(part event.Partition, do func(*shard) error) error {
 	st := s.state.Load()
 	var met []*shard
 	for _, i := range st.layout.PartitionShards(part.Number) {
-		met = append(met, st.shards[i])
-	}
-	return together(met, func(sh *shard) error {
-		if err := sh.known(); err != nil {
-			return err
+		if st.shards[i].known() == nil {
+			met = append(met, st.shards[i])
 		}
-		return sh.wrap(do(sh))
-	})
+	}
+	return together(met, func(sh *shard) error { return sh.wrap(do(sh)) })
 }
 
 func (s *Sink) key(part event.Partition) progress.Key {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
 )
@@ -30,8 +31,10 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 	o := &owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
 	st := s.state.Load()
 	met := st.layout.PartitionShards(o.part.Number)
-	if len(met) == 0 {
-		return nil, fmt.Errorf("sink %s: layout epoch %d has no partition %d", s.name, st.layout.Epoch(), o.part.Number)
+	if len(met) == 0 { // it was just added to the topic: the layout that has it comes next
+		return nil, &fault.Error{Code: codeNoPartition, Class: fault.Transient, Err: &event.NewerLayout{Epoch: st.layout.Epoch() + 1, At: o.part},
+			What: fmt.Sprintf("%s: layout epoch %d has no partition %d of %s", s.name, st.layout.Epoch(), o.part.Number, o.part.Topic),
+			Do:   "slotline apply, if one has not ended; else find out who added a partition to the topic"}
 	}
 	if err := o.ensureHolds(ctx, st, met); err != nil {
 		return nil, err
@@ -52,11 +55,11 @@ func (o *owned) ensureHolds(ctx context.Context, st *state, shards []int32) erro
 	}
 	o.mu.Unlock()
 	key := o.sink.key(o.part)
-	if err := together(missing, func(sh *shard) error { return sh.ask(ctx, key) }); err != nil {
+	if err := together(missing, func(sh *shard) error { return sh.ask(ctx, key, st.layout.Epoch()) }); err != nil {
 		return err
 	}
 	return together(missing, func(sh *shard) error {
-		row, err := sh.takeOver(ctx, key)
+		row, err := sh.takeOver(ctx, key, st.layout.Epoch())
 		if err != nil {
 			return err
 		}
@@ -78,8 +81,8 @@ func together(shards []*shard, do func(*shard) error) error {
 	return errors.Join(errs...)
 }
 
-// ask says whether the shard can be reached and has the row.
-func (sh *shard) ask(ctx context.Context, key progress.Key) error {
+// ask says whether the shard can be reached, has the row, and knows no newer layout.
+func (sh *shard) ask(ctx context.Context, key progress.Key, epoch int64) error {
 	if _, err := sh.open(ctx); err != nil {
 		return err
 	}
@@ -87,11 +90,34 @@ func (sh *shard) ask(ctx context.Context, key progress.Key) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return progress.NotSeeded(sh.where(), key)
 	}
-	return sh.wrap(err)
+	if err != nil {
+		return sh.wrap(err)
+	}
+	return sh.checkLayout(ctx, sh.control, key, epoch)
+}
+
+// checkLayout refuses to write by an older layout than the shard's own: what apply has found to be without rows must
+// stay so. Asked after a bump of the owner epoch it is a fence, since apply bumps the epochs in the transaction that
+// stores the layout.
+func (sh *shard) checkLayout(ctx context.Context, q progress.Querier, key progress.Key, epoch int64) error {
+	var newest int64
+	err := q.QueryRowContext(ctx, "SELECT COALESCE(MAX(epoch), 0) FROM slotline_layout WHERE line = ?", sh.sink.line).Scan(&newest)
+	switch {
+	case mysqldb.Number(err) == 1146: // a sink that is used without apply
+		return nil
+	case err != nil:
+		return sh.wrap(err)
+	case newest <= epoch:
+		return nil
+	}
+	return &fault.Error{Code: codeLayoutNewer, Class: fault.Transient, Err: &event.NewerLayout{Epoch: newest, At: key.Partition},
+		What: fmt.Sprintf("%s has layout epoch %d, the one in force is %d; %s partition %d waits", sh.where(), newest, epoch, key.Topic, key.Number),
+		Why:  "an apply is under way, or it did not end: until then nothing is written by the older layout",
+		Do:   "if it lasts: slotline apply with the newer file, or with the file in force to take the newer layout back"}
 }
 
 // takeOver bumps one row's epoch. Where another transaction holds the row for long, its connection is killed.
-func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, error) {
+func (sh *shard) takeOver(ctx context.Context, key progress.Key, epoch int64) (progress.Row, error) {
 	select {
 	case sh.taking <- struct{}{}:
 	case <-ctx.Done():
@@ -118,7 +144,10 @@ func (sh *shard) takeOver(ctx context.Context, key progress.Key) (progress.Row, 
 	row, err := progress.TakeOver(ctx, conn, key, sh.sink.owner)
 	close(done)
 	watcher.Wait()
-	return row, sh.wrap(err)
+	if err != nil {
+		return row, sh.wrap(err)
+	}
+	return row, sh.checkLayout(ctx, conn, key, epoch)
 }
 
 // blockersSQL finds the connections that hold a lock which the given one waits for.
