@@ -60,6 +60,7 @@ type Outbox struct {
 type Sinks struct {
 	MySQL      MySQLSink
 	ClickHouse *ClickHouseSink // nil: off
+	Doris      *DorisSink      // nil: off
 	State      DSN             // sinks.state: mysql; the outbox's unless the file names another
 }
 
@@ -78,6 +79,18 @@ type ClickHouseSink struct {
 	BatchRows  int           // sinks.clickhouse.batch_rows, events: 1 to 10,000,000
 	BatchBytes int64         // sinks.clickhouse.batch_bytes, bytes of their records: 64 KiB to 1 GiB
 	BatchAge   time.Duration // sinks.clickhouse.batch_age: 1ms to 10m
+}
+
+// DorisSink is sinks.doris. A batch ends at whichever of its limits is met first.
+type DorisSink struct {
+	DSN         DSN           // sinks.doris.fe, sinks.doris.database, sinks.doris.user and sinks.doris.password: its hosts are the frontends' HTTP addresses
+	HTTPS       bool          // sinks.doris.fe begins with https://
+	QueryPort   int           // sinks.doris.query_port, of the frontends: 1 to 65,535
+	Replication int           // sinks.doris.replication, copies of each tablet: 1 to 15
+	Groups      int           // sinks.doris.groups, sets of partitions with one batch in flight each: 1 to Kafka.Partitions, at most 256
+	BatchRows   int           // sinks.doris.batch_rows, events: 1 to 10,000,000
+	BatchBytes  int64         // sinks.doris.batch_bytes, bytes of their records: 64 KiB to 1 GiB
+	BatchAge    time.Duration // sinks.doris.batch_age: 1ms to 10m
 }
 
 // DeadLetters is the section dead_letters.

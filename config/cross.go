@@ -53,17 +53,27 @@ func (l loader) topics(root *entry, cfg *Config) {
 func (l loader) memory(root *entry, cfg *Config) {
 	mysqlBatches := int64(min(cfg.Kafka.Partitions, len(cfg.Shards)*cfg.Sinks.MySQL.ConnectionsPerShard))
 	need := 2 * mysqlBatches * cfg.Sinks.MySQL.BatchBytes
-	mysql, clickhouse := root.get("sinks").get("mysql"), root.get("sinks").get("clickhouse")
-	ofMySQL := []*entry{mysql.get("batch_bytes"), mysql.get("connections_per_shard"), mysql}
-	ofClickHouse := []*entry{clickhouse.get("batch_bytes"), clickhouse.get("groups"), clickhouse}
-	causes := append(ofMySQL, ofClickHouse...) // what may be changed, the likeliest first
+	sinks := root.get("sinks")
+	mysql := sinks.get("mysql")
+	causes := []*entry{mysql.get("batch_bytes"), mysql.get("connections_per_shard"), mysql} // what may be changed, the likeliest first
 	text := fmt.Sprintf("mysql 2 × %d × %s", mysqlBatches, formatSize(cfg.Sinks.MySQL.BatchBytes))
-	if ch := cfg.Sinks.ClickHouse; ch != nil {
-		if its := 2 * int64(ch.Groups) * ch.BatchBytes; its > need {
-			causes = append(ofClickHouse, ofMySQL...)
+	largest := need
+	olap := func(name string, groups int, batchBytes int64) {
+		e, its := sinks.get(name), 2*int64(groups)*batchBytes
+		ofIt := []*entry{e.get("batch_bytes"), e.get("groups"), e}
+		if its > largest {
+			causes, largest = append(ofIt, causes...), its
+		} else {
+			causes = append(causes, ofIt...)
 		}
-		need += 2 * int64(ch.Groups) * ch.BatchBytes
-		text += fmt.Sprintf(", clickhouse 2 × %d × %s", ch.Groups, formatSize(ch.BatchBytes))
+		need += its
+		text += fmt.Sprintf(", %s 2 × %d × %s", name, groups, formatSize(batchBytes))
+	}
+	if ch := cfg.Sinks.ClickHouse; ch != nil {
+		olap("clickhouse", ch.Groups, ch.BatchBytes)
+	}
+	if d := cfg.Sinks.Doris; d != nil {
+		olap("doris", d.Groups, d.BatchBytes)
 	}
 	if limit := cfg.Limits.MemoryBytesMax; need > limit {
 		whole := (need + mib - 1) / mib * mib

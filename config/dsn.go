@@ -44,6 +44,7 @@ type Address struct {
 const (
 	mysqlScheme      = "mysql"
 	clickhouseScheme = "clickhouse"
+	dorisScheme      = "doris" // made of sinks.doris, not written as a URL
 )
 
 var defaultPorts = map[string]string{mysqlScheme: "3306", clickhouseScheme: "9000"}

@@ -70,6 +70,10 @@ func TestExampleFull(t *testing.T) {
 	if ch := cfg.Sinks.ClickHouse; ch == nil || ch.Groups != 4 || ch.BatchRows != 100_000 || ch.BatchBytes != 32<<20 || ch.BatchAge != time.Second {
 		t.Errorf("%+v", ch)
 	}
+	if d := cfg.Sinks.Doris; d == nil || d.HTTPS || d.QueryPort != 9030 || d.Replication != 1 || d.Groups != 4 || d.BatchRows != 200_000 ||
+		d.BatchBytes != 16<<20 || d.BatchAge != 5*time.Second || d.DSN.Place() != "127.0.0.1:8030/flights" {
+		t.Errorf("%+v", d)
+	}
 	if cfg.Dead.Retention != 90*24*time.Hour || cfg.Months.From != 200001 || cfg.Outbox.EventBytesMax != 900<<10 {
 		t.Errorf("%+v", cfg)
 	}
@@ -100,7 +104,7 @@ func TestExampleFullShowsDefaults(t *testing.T) {
 
 // isDefault says whether a line of the full file holds a key with a default, alone or in a map of such keys.
 func isDefault(key, value string) bool {
-	if key == "sched_dep" || key == "replication" { // a column; 1 for a laptop, as its comment says
+	if key == "sched_dep" || key == "replication" { // a column; 1 for a laptop, as its comments say
 		return false
 	}
 	for _, k := range keys {
@@ -181,6 +185,40 @@ limits: { memory_bytes_max: 1GiB }
 	}
 	if got := cfg.Sinks.ClickHouse.DSN.Place(); got != "c1,c2:9001/d" {
 		t.Error(got)
+	}
+}
+
+// The keys of sinks.doris make an address: its password is put in late, as in a URL, and printed by nothing.
+func TestDoris(t *testing.T) {
+	file := `
+line: flights
+kafka: { brokers: [kafka1:9092] }
+outbox: { dsn: "mysql://app@db0/flights" }
+shards: { s1: { dsn: "mysql://app@db1/s1" , slots: 0-1023 } }
+tables: { t: { id: i, columns: { i: int64 } } }
+sinks: { doris: { fe: ["https://fe1", "https://[::1]:8443/"], database: d, user: u@cluster, password: %q } }
+`
+	const secret = "hunter2:@/${x}"
+	t.Setenv("SLOTLINE_TEST_SECRET", secret)
+	for _, password := range []string{"${SLOTLINE_TEST_SECRET}", "hunter2"} {
+		cfg := parse(t, fmt.Sprintf(file, password))
+		d := cfg.Sinks.Doris
+		a, err := d.DSN.Resolve()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]string{true: secret, false: "hunter2"}[password != "hunter2"]; a.Password != want || a.User != "u@cluster" || a.Database != "d" ||
+			!slices.Equal(a.Hosts, []string{"fe1:8030", "[::1]:8443"}) || !d.HTTPS || !slices.Contains(cfg.Secrets(), want) {
+			t.Errorf("user %q, database %q, hosts %q", a.User, a.Database, a.Hosts)
+		}
+		for _, text := range []string{fmt.Sprint(a, d.DSN), fmt.Sprintf("%+v %#v", d, d.DSN), d.DSN.Redacted()} {
+			if strings.Contains(text, "hunter2") {
+				t.Errorf("a password is printed: %s", text)
+			}
+		}
+	}
+	if _, err := parse(t, fmt.Sprintf(file, "${SLOTLINE_TEST_UNSET}")).Sinks.Doris.DSN.Resolve(); !strings.Contains(fmt.Sprint(err), "slotline.yaml:7: sinks.doris.password needs the environment variable SLOTLINE_TEST_UNSET") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -62,7 +62,7 @@ var (
 
 func (l loader) config(root *entry) *Config {
 	kafka, months, outbox := root.get("kafka"), root.get("months"), root.get("outbox")
-	mysql, clickhouse := root.get("sinks").get("mysql"), root.get("sinks").get("clickhouse")
+	mysql, clickhouse, doris := root.get("sinks").get("mysql"), root.get("sinks").get("clickhouse"), root.get("sinks").get("doris")
 	dead, limits := root.get("dead_letters"), root.get("limits")
 
 	cfg := &Config{Line: l.text(root.get("line"))}
@@ -84,6 +84,9 @@ func (l loader) config(root *entry) *Config {
 	engines := []*event.Limits{&event.LimitsMySQL}
 	if clickhouse.present() {
 		engines = append(engines, &event.LimitsClickHouse)
+	}
+	if doris.present() {
+		engines = append(engines, &event.LimitsDoris)
 	}
 	cfg.Tables = l.tables(root.get("tables"), engines)
 	cfg.Months = Months{From: l.month(months.get("from")), Ahead: int(l.number(months.get("ahead")))}
@@ -110,6 +113,19 @@ func (l loader) config(root *entry) *Config {
 			BatchRows:  int(l.number(clickhouse.get("batch_rows"))),
 			BatchBytes: l.number(clickhouse.get("batch_bytes")),
 			BatchAge:   l.duration(clickhouse.get("batch_age")),
+		}
+	}
+	if doris.present() {
+		dsn, https := l.doris(doris)
+		cfg.Sinks.Doris = &DorisSink{
+			DSN:         dsn,
+			HTTPS:       https,
+			QueryPort:   int(l.number(doris.get("query_port"))),
+			Replication: int(l.number(doris.get("replication"))),
+			Groups:      l.groups(doris.get("groups"), cfg.Kafka.Partitions),
+			BatchRows:   int(l.number(doris.get("batch_rows"))),
+			BatchBytes:  l.number(doris.get("batch_bytes")),
+			BatchAge:    l.duration(doris.get("batch_age")),
 		}
 	}
 	cfg.Sinks.State = cfg.Outbox.DSN
@@ -216,6 +232,56 @@ func (l loader) dsn(e *entry, scheme string) DSN {
 	return d
 }
 
+// doris makes an address of the keys fe, database, user and password: its hosts are the frontends.
+func (l loader) doris(e *entry) (d DSN, https bool) {
+	d = DSN{scheme: dorisScheme, key: e.path, where: l.at(e.key), hasPass: true}
+	if fe := e.get("fe"); fe.present() {
+		scheme := ""
+		for _, n := range fe.node.Content {
+			s, hosts, found := strings.Cut(n.Value, "://")
+			host, err := hostPort(strings.TrimSuffix(hosts, "/"), "8030")
+			switch {
+			case strings.Contains(n.Value, "${"):
+				l.add(codeValue, "the frontend itself", []*yaml.Node{n}, "%s: %s: variables are put into the password only", fe.path, quoteKey(n.Value))
+			case strings.Contains(hosts, "@"):
+				l.add(codeValue, fe.example, []*yaml.Node{n}, "%s: a frontend's address holds no user: user and password are keys of their own", fe.path)
+			case !found || s != "http" && s != "https" || err != nil || strings.Contains(host, "/"):
+				l.add(codeValue, fe.example, []*yaml.Node{n}, "%s: %s is not http://host:port", fe.path, quoteKey(n.Value))
+			case scheme != "" && s != scheme:
+				l.add(codeConflict, "http:// for all, or https:// for all", []*yaml.Node{n}, "%s has http:// and https://", fe.path)
+			case slices.Contains(d.hosts, host):
+				l.add(codeValue, "it once", []*yaml.Node{n}, "%s: %s stands twice", fe.path, quoteKey(n.Value))
+			default:
+				scheme = s
+				d.hosts = append(d.hosts, host)
+			}
+		}
+		if len(fe.node.Content) == 0 {
+			l.add(codeValue, fe.example, []*yaml.Node{fe.key}, "%s is empty", fe.path)
+		}
+		https = scheme == "https"
+	}
+	if database := e.get("database"); database.present() {
+		d.database = database.node.Value
+		if why := badDatabase(d.database); why != "" || d.database == "" {
+			l.wrong(codeName, database, "cannot name a database: 1 to 64 letters, digits, _ - and $", "flights")
+		}
+	}
+	if user := e.get("user"); user.present() {
+		if d.user = user.node.Value; d.user == "" || strings.ContainsAny(d.user, ":${") {
+			l.wrong(codeName, user, "cannot name a user: no colon, no variable", "slotline")
+		}
+	}
+	if password := e.get("password"); password.present() {
+		d.password = password.node.Value
+		d.key, d.where = password.path, l.at(password.key)
+		if _, _, err := maskVariables(d.password); err != nil {
+			l.add(codeValue, password.example, []*yaml.Node{password.key}, "%s: %s", password.path, err.Error())
+		}
+	}
+	return d, https
+}
+
 func (l loader) brokers(e *entry) []string {
 	if !e.present() {
 		return nil
@@ -308,6 +374,9 @@ func (c *Config) Secrets() []string {
 	}
 	if c.Sinks.ClickHouse != nil {
 		dsns = append(dsns, c.Sinks.ClickHouse.DSN)
+	}
+	if c.Sinks.Doris != nil {
+		dsns = append(dsns, c.Sinks.Doris.DSN)
 	}
 	var secrets []string
 	for _, d := range dsns {

@@ -65,9 +65,11 @@ func (o Options) withDefaults() Options {
 		o.MemoryBytesMax = o.Config.Limits.MemoryBytesMax
 	}
 	if o.Batch == (Limits{}) {
-		switch m, c := o.Config.Sinks.MySQL, o.Config.Sinks.ClickHouse; {
+		switch m, c, d := o.Config.Sinks.MySQL, o.Config.Sinks.ClickHouse, o.Config.Sinks.Doris; {
 		case o.Sink.Name() == "clickhouse" && c != nil:
 			o.Batch = Limits{Rows: c.BatchRows, Bytes: c.BatchBytes, Age: c.BatchAge}
+		case o.Sink.Name() == "doris" && d != nil:
+			o.Batch = Limits{Rows: d.BatchRows, Bytes: d.BatchBytes, Age: d.BatchAge}
 		default:
 			o.Batch = Limits{Rows: m.BatchRows, Bytes: m.BatchBytes, Age: m.BatchAge}
 		}

@@ -10,7 +10,7 @@ import (
 // Sink is what consumers need of an engine. Fence, progress and intent are the sink's; polling, retry and dead letters
 // are the consumer's.
 type Sink interface {
-	// Name is "mysql" or "clickhouse": it names progress rows, metrics and dead letters.
+	// Name is "mysql", "clickhouse" or "doris": it names progress rows, metrics and dead letters.
 	Name() string
 	// TakeOver bumps the owner epoch of the partitions once and says where they stand. From then on every earlier
 	// owner changes nothing. A sink without fixed groups is called with one partition at a time. An error is classed

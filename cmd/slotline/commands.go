@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,9 +41,9 @@ func rootCommand() *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use:   "slotline",
-		Short: "An event-sourced write pipeline: outbox, Kafka, MySQL shards, ClickHouse",
+		Short: "An event-sourced write pipeline: outbox, Kafka, MySQL shards, ClickHouse, Doris",
 		Long: `slotline carries events from an outbox table through Kafka to the MySQL shard and month table that own them,
-and to ClickHouse. Start with: slotline init, slotline apply --dry-run, slotline apply, slotline run.
+and to ClickHouse or Apache Doris. Start with: slotline init, slotline apply --dry-run, slotline apply, slotline run.
 
 Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run), 4 something is halted.`,
 		Version:       version,
@@ -177,7 +178,7 @@ func runCommand(o *options) *cobra.Command {
 		Use: "run", Args: cobra.NoArgs, Short: "Run the relay and all sinks in one process",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return work(cmd, o, w, func(l *line.Line) line.Parts {
-				return line.Parts{Relay: true, MySQL: true, ClickHouse: l.Config.Sinks.ClickHouse != nil}
+				return line.Parts{Relay: true, MySQL: true, ClickHouse: l.Config.Sinks.ClickHouse != nil, Doris: l.Config.Sinks.Doris != nil}
 			})
 		},
 	}
@@ -225,14 +226,18 @@ func work(cmd *cobra.Command, o *options, w *workOptions, choose func(*line.Line
 func sinkCommand(o *options) *cobra.Command {
 	w := &workOptions{}
 	cmd := &cobra.Command{
-		Use: "sink mysql|clickhouse", Args: cobra.ExactArgs(1), Short: "Apply events to one sink",
-		ValidArgs: []string{"mysql", "clickhouse"},
+		Use: "sink mysql|clickhouse|doris|olap", Args: cobra.ExactArgs(1), Short: "Apply events to one sink; olap: to each OLAP sink of the file",
+		ValidArgs: []string{"mysql", "clickhouse", "doris", "olap"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			parts := line.Parts{MySQL: args[0] == "mysql", ClickHouse: args[0] == "clickhouse"}
-			if !parts.MySQL && !parts.ClickHouse {
-				return usageError{fmt.Errorf("there is no sink %q: write mysql or clickhouse (doris comes with a later release)", args[0])}
+			if !slices.Contains(cmd.ValidArgs, args[0]) {
+				return usageError{fmt.Errorf("there is no sink %q: write mysql, clickhouse, doris or olap", args[0])}
 			}
-			return work(cmd, o, w, func(*line.Line) line.Parts { return parts })
+			return work(cmd, o, w, func(l *line.Line) line.Parts {
+				if sinks := l.Config.Sinks; args[0] == "olap" && (sinks.ClickHouse != nil || sinks.Doris != nil) {
+					return line.Parts{ClickHouse: sinks.ClickHouse != nil, Doris: sinks.Doris != nil}
+				}
+				return line.Parts{MySQL: args[0] == "mysql", ClickHouse: args[0] == "clickhouse" || args[0] == "olap", Doris: args[0] == "doris"}
+			})
 		},
 	}
 	w.add(cmd)
@@ -282,7 +287,7 @@ past a record or batch that halts the sink and is no gap of the log.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&gap.Sink, "sink", "mysql", "`name` of the sink: mysql or clickhouse")
+	cmd.Flags().StringVar(&gap.Sink, "sink", "mysql", "`name` of the sink: mysql, clickhouse or doris")
 	cmd.Flags().StringVar(&gap.Topic, "topic", "", "`topic`; the line's when not given")
 	cmd.Flags().Int32Var(&gap.Partition, "partition", -1, "`number` of the halted partition")
 	cmd.Flags().Int64Var(&gap.To, "to", -1, "go on from this `offset`, past records that the sink can never take; without it, from where the log goes on")

@@ -31,7 +31,7 @@ var levels = [][]string{
 	{"event"},
 	{"partitioner"},
 	{"fault"},
-	{"examples/flights/nyc"},
+	{"examples/flights/nyc", "sinks/olap/doris/doristest"},
 }
 
 type goPackage struct {
@@ -107,7 +107,7 @@ func TestBinaryLinksNoTestServer(t *testing.T) {
 		t.Fatal("the binary does not link franz-go: the test looks at the wrong place")
 	}
 	for dep := range deps {
-		for _, banned := range []string{"kfake", "go-mysql-server", "testcontainers", "sinktest", "outboxtest", "testify", "slotline/embedded", "memsink", "examples/"} {
+		for _, banned := range []string{"kfake", "go-mysql-server", "testcontainers", "sinktest", "doristest", "outboxtest", "testify", "slotline/embedded", "memsink", "examples/"} {
 			if strings.Contains(dep, banned) {
 				t.Errorf("cmd/slotline links %s", dep)
 			}

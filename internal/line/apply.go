@@ -15,7 +15,6 @@ import (
 	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
 )
 
 // Plan is what apply would do, in the order in which it does it.
@@ -173,13 +172,13 @@ func (l *Line) Plan(ctx context.Context) (*Plan, error) {
 	}
 	p.add(changes...)
 
-	if l.Config.Sinks.ClickHouse != nil {
-		p.Sinks = append(p.Sinks, "clickhouse")
+	for _, name := range l.olapSinks() {
+		p.Sinks = append(p.Sinks, name)
 		state, err := l.stateDB()
 		if err != nil {
 			return nil, err
 		}
-		olap, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: layout, State: state, Logger: l.Log})
+		olap, err := l.openOLAP(name, l.Config, layout, state, "")
 		if err != nil {
 			return nil, err
 		}
@@ -282,8 +281,8 @@ func (l *Line) WriteGrants(w io.Writer) error {
 	}
 	defer sink.Close()
 	grants := append(outbox.Grants(l.Config), sink.Grants()...)
-	if l.Config.Sinks.ClickHouse != nil {
-		olap, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: layout, Logger: l.Log})
+	for _, name := range l.olapSinks() {
+		olap, err := l.openOLAP(name, l.Config, layout, nil, "")
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 
 // Gap names a partition whose lost offsets an operator gives up.
 type Gap struct {
-	Sink      string // mysql or clickhouse
+	Sink      string // mysql, clickhouse or doris
 	Topic     string // the line's when empty
 	Partition int32
 	To        int64 // go on from this offset, whatever the log looks like; -1: from where the log goes on
@@ -152,12 +152,12 @@ func (l *Line) stores(g Gap) ([]lostStore, error) {
 			}
 		}
 		return list, nil
-	case g.Sink == "clickhouse" && l.Config.Sinks.ClickHouse != nil:
+	case slices.Contains(l.olapSinks(), g.Sink):
 		db, err := l.stateDB()
-		return []lostStore{{name: "clickhouse", db: db}}, err
+		return []lostStore{{name: g.Sink, db: db}}, err
 	}
 	return nil, &fault.Error{Code: "SL9005", Class: fault.Usage,
-		What: fmt.Sprintf("%s has no sink %q", l.Config.File, g.Sink), Do: "write --sink mysql, or clickhouse where the file has it"}
+		What: fmt.Sprintf("%s has no sink %q", l.Config.File, g.Sink), Do: "write --sink mysql, or clickhouse or doris where the file has it"}
 }
 
 // AcceptGap moves the sink past what FindGap found. A sink that runs takes the partition up again by itself.

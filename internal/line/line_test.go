@@ -186,6 +186,7 @@ func TestShareMemory(t *testing.T) {
 		want  map[string]int64
 	}{
 		{[]string{"mysql"}, map[string]int64{"mysql": 512}},
+		{[]string{"mysql", "clickhouse", "doris", "relay"}, map[string]int64{"relay": 85, "mysql": 85, "clickhouse": 170, "doris": 170}},
 		{[]string{"relay", "mysql", "clickhouse"}, map[string]int64{"relay": 128, "mysql": 128, "clickhouse": 256}},
 	} {
 		if got := shareMemory(512, c.names); !maps.Equal(got, c.want) {

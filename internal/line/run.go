@@ -19,7 +19,6 @@ import (
 	outboxkafka "github.com/slotline/slotline/outbox/kafka"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
 )
 
 // Parts are what one process runs of a line.
@@ -27,6 +26,7 @@ type Parts struct {
 	Relay      bool
 	MySQL      bool
 	ClickHouse bool
+	Doris      bool
 	// Instance is a name that is this process's alone and survives its restart, such as a pod's: its partitions then
 	// come back to it at once. Empty: other members take them over first.
 	Instance string
@@ -37,7 +37,7 @@ func (p Parts) names() (names []string) {
 	for _, part := range []struct {
 		name string
 		on   bool
-	}{{"relay", p.Relay}, {"mysql", p.MySQL}, {"clickhouse", p.ClickHouse}} {
+	}{{"relay", p.Relay}, {"mysql", p.MySQL}, {"clickhouse", p.ClickHouse}, {"doris", p.Doris}} {
 		if part.on {
 			names = append(names, part.name)
 		}
@@ -51,6 +51,10 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	if parts.ClickHouse && l.Config.Sinks.ClickHouse == nil {
 		return false, &fault.Error{Code: "SL9004", Class: fault.Usage,
 			What: l.Config.File + " has no sinks.clickhouse", Write: `sinks: { clickhouse: { dsn: "clickhouse://user:${CH_PASSWORD}@host:9000/database" } }`}
+	}
+	if parts.Doris && l.Config.Sinks.Doris == nil {
+		return false, &fault.Error{Code: "SL9004", Class: fault.Usage,
+			What: l.Config.File + " has no sinks.doris", Write: `sinks: { doris: { fe: ["http://fe1:8030"], database: flights, user: slotline, password: "${DORIS_PASSWORD}" } }`}
 	}
 	if err := l.loadLayout(ctx); err != nil {
 		return false, err
@@ -81,7 +85,10 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	var wg sync.WaitGroup
 	errs := make([]error, len(names))
 	for i, name := range names {
-		work := map[string]func(context.Context) error{"relay": w.relay, "mysql": w.mysql, "clickhouse": w.clickhouse}[name]
+		work := map[string]func(context.Context) error{"relay": w.relay, "mysql": w.mysql}[name]
+		if work == nil {
+			work = func(ctx context.Context) error { return w.olap(ctx, name) }
+		}
 		wg.Go(func() {
 			err := work(ctx)
 			if h := (*consumers.Halted)(nil); errors.As(err, &h) || errors.As(err, new(*haltedLanes)) {
@@ -165,9 +172,9 @@ func ownerName(instance string) string {
 	return owner
 }
 
-// shareMemory divides a process's memory among its parts. ClickHouse takes the largest share: its batches are long.
+// shareMemory divides a process's memory among its parts. OLAP sinks take the largest shares: their batches are long.
 func shareMemory(bytes int64, names []string) map[string]int64 {
-	weights := map[string]int64{"relay": 1, "mysql": 1, "clickhouse": 2}
+	weights := map[string]int64{"relay": 1, "mysql": 1, "clickhouse": 2, "doris": 2}
 	var sum int64
 	for _, name := range names {
 		sum += weights[name]
@@ -219,17 +226,17 @@ func (w *workers) mysql(ctx context.Context) error {
 	return w.consume(ctx, sink, sink.SetLayout, "mysql")
 }
 
-func (w *workers) clickhouse(ctx context.Context) error {
+func (w *workers) olap(ctx context.Context, name string) error {
 	state, err := w.stateDB()
 	if err != nil {
 		return err
 	}
-	sink, err := clickhouse.New(clickhouse.Options{Config: w.Config, Layout: w.layout, State: state, Owner: w.owner, Logger: w.Log})
+	sink, err := w.openOLAP(name, w.Config, w.layout, state, w.owner)
 	if err != nil {
 		return err
 	}
 	defer sink.Close()
-	return w.consume(ctx, sink, sink.SetLayout, "clickhouse")
+	return w.consume(ctx, sink, sink.SetLayout, name)
 }
 
 func (w *workers) consume(ctx context.Context, sink consumers.Sink, set func(*partitioner.Layout), part string) error {

@@ -42,7 +42,7 @@ type LaneStatus struct {
 
 // SinkStatus is one sink at one store: a MySQL shard, or the whole of an OLAP sink.
 type SinkStatus struct {
-	Name         string   `json:"name"` // mysql/s1, clickhouse
+	Name         string   `json:"name"` // mysql/s1, clickhouse, doris
 	Partitions   int      `json:"partitions"`
 	Owned        int      `json:"owned"`
 	Owners       []string `json:"owners"`
@@ -136,12 +136,12 @@ func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 		}
 		stores = append(stores, store{"mysql/" + shard.Name, "mysql", shard.DSN.Place(), "", db})
 	}
-	if l.Config.Sinks.ClickHouse != nil {
+	for _, name := range l.olapSinks() {
 		db, err := l.stateDB()
 		if err != nil {
 			return nil, err
 		}
-		stores = append(stores, store{"clickhouse", "clickhouse", l.Config.Sinks.State.Place(), intent.Table, db})
+		stores = append(stores, store{name, name, l.Config.Sinks.State.Place(), intent.Table, db})
 	}
 	list := make([]SinkStatus, len(stores))
 	topics := l.Config.Topics()

@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -218,29 +217,6 @@ func TestP12_ColumnRefusesAnotherType(t *testing.T) {
 		}
 		if err != nil && !strings.Contains(err.Error(), c.table) {
 			t.Errorf("the error does not name %s: %v", c.table, err)
-		}
-	}
-}
-
-// The open table against a plain map, with keys that collide and sizes that grow and shrink.
-func TestLatestAgainstAMap(t *testing.T) {
-	random := seeded(t)
-	var l latest
-	for range 300 {
-		messages := make([]event.Message, 1<<random.IntN(11))
-		l.reset(len(messages))
-		twin := map[string]int64{}
-		for i := range messages {
-			messages[i].Key = fmt.Appendf(nil, "k%d", random.IntN(len(messages)))
-			ver := 2 + random.Int64N(9)
-			greatest := twin[string(messages[i].Key)]
-			if got := l.isNewer(messages, i, ver); got != (ver > greatest) {
-				t.Fatalf("version %d of %s, after %d: newer %t", ver, messages[i].Key, greatest, got)
-			}
-			twin[string(messages[i].Key)] = max(greatest, ver)
-		}
-		if len(l.entries) > 16*len(messages)+64*8 {
-			t.Fatalf("%d entries are kept for %d messages", len(l.entries), len(messages))
 		}
 	}
 }

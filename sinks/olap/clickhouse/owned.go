@@ -25,7 +25,7 @@ type owned struct {
 	sink   *Sink
 	group  group
 	event  intake.Event // event and latest belong to Prepare
-	latest latest
+	latest intake.Latest
 
 	mu    sync.Mutex // guards what follows; held for no I/O
 	free  []*set     // to use again: one being filled, one being sent

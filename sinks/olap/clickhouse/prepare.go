@@ -36,7 +36,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 		left = pending.Excluded
 		p.excluded = intent.MergeExcluded(p.excluded, left)
 	}
-	o.latest.reset(len(b.Messages))
+	o.latest.Reset(len(b.Messages))
 	for i := len(b.Messages) - 1; i >= 0; i-- {
 		m := &b.Messages[i]
 		if b.Excluded[i] || len(left) > 0 && intent.Excludes(left, m.Partition, m.Offset) {
@@ -50,7 +50,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 			p.rejected = append(p.rejected, event.Rejected{Index: i, Reason: intake.Reason(err), Err: err})
 			continue
 		}
-		if e := &o.event; o.latest.isNewer(b.Messages, i, e.Ver) {
+		if e := &o.event; o.latest.IsNewer(b.Messages, i, e.Ver) {
 			p.set.at(o.sink.tables[e.Table], e.Row.Month).append(e.Row.Values, e.Ver)
 		}
 	}

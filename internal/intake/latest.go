@@ -1,4 +1,4 @@
-package clickhouse
+package intake
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"github.com/slotline/slotline/event"
 )
 
-// latest remembers, per entity, the greatest version that a batch has so far, by the record's key. It is an open hash
-// table that is used again: a Go map would copy each key.
-type latest struct {
+// Latest remembers, per entity, the greatest version that a batch has so far, by the record's key. It is an open hash
+// table that is used again: a Go map would copy each key. The zero value needs a Reset first.
+type Latest struct {
 	seed    maphash.Seed
 	entries []latestEntry // a power of two, at most half full
 }
@@ -20,8 +20,8 @@ type latestEntry struct {
 	message int32 // index of one that has the key
 }
 
-// reset makes room for a number of messages.
-func (l *latest) reset(messages int) {
+// Reset makes room for a number of messages.
+func (l *Latest) Reset(messages int) {
 	size := 64
 	for size < 2*messages {
 		size *= 2
@@ -37,8 +37,8 @@ func (l *latest) reset(messages int) {
 	clear(l.entries)
 }
 
-// isNewer notes message i of an entity, and says whether its version is greater than all before it.
-func (l *latest) isNewer(messages []event.Message, i int, ver int64) bool {
+// IsNewer notes message i of an entity, and says whether its version is greater than all before it.
+func (l *Latest) IsNewer(messages []event.Message, i int, ver int64) bool {
 	key := messages[i].Key
 	hash := maphash.Bytes(l.seed, key)
 	mask := uint64(len(l.entries) - 1)

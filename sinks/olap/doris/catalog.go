@@ -1,0 +1,109 @@
+package doris
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/slotline/slotline/config"
+)
+
+// statementTimeout bounds a statement that reads or defines.
+const statementTimeout = time.Minute
+
+// openCatalog is a pool of the frontends' MySQL protocol. It does no I/O.
+func openCatalog(c *config.DorisSink) *sql.DB {
+	db := sql.OpenDB(catalogConnector{c})
+	db.SetMaxOpenConns(2)
+	db.SetConnMaxIdleTime(45 * time.Second) // shorter than boxes on the way allow
+	return db
+}
+
+// catalogConnector tries the frontends in turn.
+type catalogConnector struct{ c *config.DorisSink }
+
+func (catalogConnector) Driver() driver.Driver { return mysql.MySQLDriver{} }
+
+func (k catalogConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	a, err := k.c.DSN.Resolve()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, host := range a.Hosts {
+		name, _, err := net.SplitHostPort(host)
+		if err != nil {
+			return nil, err
+		}
+		m := mysql.NewConfig()
+		m.Net, m.Addr = "tcp", net.JoinHostPort(name, strconv.Itoa(k.c.QueryPort))
+		m.User, m.Passwd, m.DBName = a.User, a.Password, a.Database
+		m.Timeout, m.ReadTimeout, m.WriteTimeout = dialTimeout, statementTimeout, statementTimeout
+		m.InterpolateParams = true
+		m.Logger = &mysql.NopLogger{} // what it would print comes back as an error
+		inner, err := mysql.NewConnector(m)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := inner.Connect(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", m.Addr, err))
+		if _, refused := errors.AsType[*mysql.MySQLError](err); refused || ctx.Err() != nil {
+			break // the next frontend would refuse as well
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// exec runs a statement that returns nothing.
+func (s *Sink) exec(ctx context.Context, statement string) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	_, err := s.catalog.ExecContext(ctx, statement)
+	return err
+}
+
+// rows runs a query and returns its rows as texts, "" for NULL. Columns beyond those asked for are left out: servers
+// add some at the end.
+func (s *Sink) rows(ctx context.Context, query string, columns int) ([][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.catalog.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) < columns {
+		return nil, fmt.Errorf("%s: %d columns, wanted %d", query, len(names), columns)
+	}
+	var list [][]string
+	for rows.Next() {
+		fields := make([]sql.NullString, len(names))
+		into := make([]any, len(names))
+		for i := range fields {
+			into[i] = &fields[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		row := make([]string, columns)
+		for i := range row {
+			row[i] = fields[i].String
+		}
+		list = append(list, row)
+	}
+	return list, rows.Err()
+}

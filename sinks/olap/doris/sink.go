@@ -1,0 +1,151 @@
+package doris
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/intake"
+	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap/intent"
+)
+
+// codec is the format of the rows that are made of events. It is stored with each intent.
+const codec = 1
+
+// Options of a sink. Config, Layout and State are needed; the rest has defaults.
+type Options struct {
+	Config *config.Config // with sinks.doris
+	Layout *partitioner.Layout
+	// State is the database that sinks.state names, as package mysqldb opens it. It is not closed here.
+	State *sql.DB
+	// Sink names its rows there; "doris" unless set.
+	Sink string
+	// Owner is unique to this process; lease.NewOwner() unless set.
+	Owner  string
+	Logger *slog.Logger
+}
+
+// Sink applies events to Doris. Its methods may be called from any goroutine.
+type Sink struct {
+	name        string
+	line        string
+	topics      []string
+	groups      int
+	batchBytes  int64
+	replication int
+	tables      []*table
+	rules       *intake.Rules
+	state       *intent.State
+	stateDB     *sql.DB
+	statePlace  string // "outbox db0/flights"
+	dsn         config.DSN
+	loader      *loader
+	catalog     *sql.DB // the frontends' MySQL protocol
+	layout      atomic.Pointer[partitioner.Layout]
+
+	verifying sync.Mutex // held through verify's I/O
+	verified  atomic.Bool
+}
+
+// table is a table of the file with what its loads need.
+type table struct {
+	*event.Table
+	encoder encoder
+	columns string // the header of that name
+}
+
+// New makes a sink. It does no I/O.
+func New(o Options) (*Sink, error) {
+	c := o.Config.Sinks.Doris
+	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
+		replication: c.Replication, stateDB: o.State, dsn: c.DSN}
+	if s.name == "" {
+		s.name = "doris"
+	}
+	log, owner := o.Logger, o.Owner
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if owner == "" {
+		owner = lease.NewOwner()
+	}
+	var err error
+	if s.rules, err = intake.New(o.Config.Tables, &event.LimitsDoris, o.Config.Months.From); err != nil {
+		return nil, err
+	}
+	for _, t := range o.Config.Tables {
+		var names []string
+		for _, c := range physicalColumns(t) {
+			names = append(names, c.name)
+		}
+		s.tables = append(s.tables, &table{t, newEncoder(t), identList(names)})
+	}
+	place := o.Config.Sinks.State.Place()
+	s.statePlace = "state " + place
+	if o.Config.Sinks.State.Key() == o.Config.Outbox.DSN.Key() {
+		s.statePlace = "outbox " + place
+	}
+	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
+		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec})
+	s.loader = newLoader(c, log)
+	s.catalog = openCatalog(c)
+	s.SetLayout(o.Layout)
+	return s, nil
+}
+
+// Name is what progress rows, metrics and dead letters call it.
+func (s *Sink) Name() string { return s.name }
+
+// SetLayout takes a layout in place of the one before, for batches prepared from then on.
+func (s *Sink) SetLayout(l *partitioner.Layout) { s.layout.Store(l) }
+
+// Groups are the fixed groups of partitions: partition number mod sinks.doris.groups.
+func (s *Sink) Groups() [][]event.Partition {
+	return intent.Groups(s.topics, s.layout.Load().Partitions(), s.groups)
+}
+
+// TakeOver makes this process the owner of a group. Before that it looks whether Doris answers and its tables are as
+// the file says: a process that could not load must not hold the lease.
+func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Owned, error) {
+	number, err := intent.GroupOf(s.Groups(), parts)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", s.name, err)
+	}
+	if err := s.verify(ctx); err != nil {
+		return nil, err
+	}
+	g, err := s.state.TakeOver(ctx, number, parts)
+	if err != nil {
+		return nil, err
+	}
+	return &owned{sink: s, group: g}, nil
+}
+
+// Halt records that a partition has stopped, and why, for status to show.
+func (s *Sink) Halt(ctx context.Context, p event.Partition, cause *fault.Error) error {
+	return s.state.Halt(ctx, p, cause)
+}
+
+// Resume ends the record of a halt whose reason is gone.
+func (s *Sink) Resume(ctx context.Context, p event.Partition) error { return s.state.Resume(ctx, p) }
+
+// Close closes the connections that are not in use.
+func (s *Sink) Close() error {
+	s.loader.client.CloseIdleConnections()
+	return s.catalog.Close()
+}
+
+// place names the server for people: "fe1:8030,fe2:8030/flights".
+func (s *Sink) place() string { return strings.TrimSuffix(s.dsn.Place(), "/") }
+
+// where names the server in errors: "doris (fe1:8030/flights)".
+func (s *Sink) where() string { return s.name + " (" + s.place() + ")" }
