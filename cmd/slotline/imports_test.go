@@ -14,7 +14,7 @@ const module = "github.com/slotline/slotline/"
 
 // levels is DESIGN's import order from the top down: a package imports only packages of lower lines.
 var levels = [][]string{
-	{"cmd/slotline", "examples/flights"},
+	{"cmd/slotline", "examples/flights", "examples/languages"},
 	{"internal/line"},
 	{"replay"},
 	{"sinks/sinktest"},

@@ -134,14 +134,17 @@ func ensure(docker *client.Client, ref string) error {
 }
 
 // build runs the image script, which prints the reference of a kept image or of the one it makes.
-func (s imageSpec) build() (string, error) {
+func (s imageSpec) build() (string, error) { return script("build.sh", s.name) }
+
+// script runs one of integration/images and returns what it prints.
+func script(name string, args ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(root, "integration", "images", "build.sh"), s.name)
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "integration", "images", name), args...)
 	var out, said bytes.Buffer
 	cmd.Stdout = &out
 	cmd.Stderr = io.MultiWriter(&said, os.Stderr)
