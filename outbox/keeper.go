@@ -3,13 +3,13 @@ package outbox
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
 )
 
 const (
@@ -23,28 +23,106 @@ const (
 		" WHERE table_schema = DATABASE() AND table_name = ? AND partition_name IS NOT NULL"
 )
 
-var errWaited = errors.New("it waited for a lock and was cancelled")
+const (
+	errLockWait    = 1205
+	errInterrupted = 1317
+)
 
-// keepPartitions keeps empty partitions ahead of the lane's ids, until ctx ends.
+// errWaited says that a statement waited for a lock and was cancelled, or was not tried since it would have waited.
+var errWaited = errors.New("a transaction holds the lane table")
+
+// keepPartitions keeps empty partitions ahead of the lane's ids and purges those behind its cursor, until ctx ends.
 func (s *session) keepPartitions(ctx context.Context) {
-	failures := 0
+	splits, purges := 0, 0 // failures in a row
+	var purgeAt time.Time
 	for ctx.Err() == nil {
 		pause := s.relay.o.Timing.Split
 		err := s.splitAhead(ctx)
 		switch {
 		case err == nil:
-			failures = 0
+			splits = 0
 		case ctx.Err() == nil:
-			failures++
-			pause = backoff(failures, s.relay.o.Timing.Split, ddlRetryMax)
+			splits++
+			pause = backoff(splits, s.relay.o.Timing.Split, ddlRetryMax)
 			if errors.Is(err, errWaited) {
-				s.log.Info("partitions ahead are made later: a transaction holds the lane table", "tries", failures)
+				s.log.Info("partitions ahead are made later: a transaction holds the lane table", "tries", splits)
 			} else {
 				s.log.Warn("cannot make partitions ahead", "err", err)
 			}
 		}
+		if now := time.Now(); !now.Before(purgeAt) {
+			if s.purgeBehind(ctx) {
+				purges = 0
+			} else {
+				purges++
+			}
+			purgeAt = now.Add(backoff(purges, s.relay.o.Timing.Split, ddlRetryMax))
+		}
 		sleep(ctx, pause)
 	}
+}
+
+// purgeBehind purges what lies behind the cursor. It is false when that fails, so that it is tried less often.
+func (s *session) purgeBehind(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		done, err := s.purger.next(ctx)
+		if err == nil && done == nil {
+			s.purgeHeld(nil)
+			return true
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				s.purgeHeld(err)
+			}
+			return errors.As(err, new(errPurgeWaits))
+		}
+		s.stats.update(func(st *LaneStatus) {
+			st.PurgedPartitions++
+			st.PurgedRows += done.Rows
+		})
+	}
+	return true
+}
+
+// purgeHeld notes why the purge does not go on; nil when nothing is left to purge.
+func (s *session) purgeHeld(err error) {
+	now := time.Now()
+	var since time.Time
+	s.stats.update(func(st *LaneStatus) {
+		if err == nil {
+			st.PurgeHeldSince, st.PurgeHeld = time.Time{}, nil
+			return
+		}
+		if st.PurgeHeldSince.IsZero() {
+			st.PurgeHeldSince = now
+		}
+		st.PurgeHeld, since = err, st.PurgeHeldSince
+	})
+	switch {
+	case err == nil:
+		s.purgeWarned = time.Time{}
+	case errors.As(err, new(errPurgeWaits)), errors.Is(err, errWaited), mysqldb.Classify(err) == fault.Transient:
+		if now.Sub(since) < purgeHeldMax {
+			return
+		}
+		fallthrough
+	default:
+		if s.purgeWarned.IsZero() || now.Sub(s.purgeWarned) >= purgeWarnings {
+			s.purgeWarned = now
+			s.log.Warn("partitions behind the cursor are not purged", "err", purgeFault(s.lane, err), "since", since)
+		}
+	}
+}
+
+func purgeFault(lane int, err error) error {
+	f := &fault.Error{Code: codePurgeHeld, Class: fault.Transient, Err: err,
+		What: fmt.Sprintf("%s: partitions behind the cursor cannot be purged: %v", LaneTable(lane), err),
+		Why:  "nothing is lost and publishing goes on; the table grows",
+		Do:   "end the session that keeps a transaction open on it: SELECT * FROM performance_schema.metadata_locks shows who; slotline outbox status shows the partitions"}
+	if mysqldb.Classify(err) == fault.Fatal {
+		f.Do = "give the relay's user what slotline apply --grants prints"
+	}
+	return f
 }
 
 // splitAhead splits MAXVALUE if too few empty partitions lie ahead.
@@ -54,10 +132,11 @@ func (s *session) splitAhead(ctx context.Context) error {
 	if err != nil || len(bounds) == 0 { // a server that does not list partitions keeps none
 		return err
 	}
-	var maxID uint64
-	if err := db.QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM "+table).Scan(&maxID); err != nil {
+	maxID, err := greatestID(ctx, db, s.lane)
+	if err != nil {
 		return err
 	}
+	s.stats.update(func(st *LaneStatus) { st.PartitionsAhead = max(0, ahead(bounds, maxID)) })
 	add, overrun := planSplit(bounds, maxID, uint64(s.relay.o.Config.Outbox.PurgeRows))
 	if overrun {
 		return &fault.Error{Code: codeMaxvalueFilled, Class: fault.Fatal,
@@ -68,7 +147,7 @@ func (s *session) splitAhead(ctx context.Context) error {
 	if len(add) == 0 || !s.held.Alive() {
 		return nil
 	}
-	return runDDL(ctx, db, splitSQL(s.lane, add))
+	return runDDL(ctx, db, s.lane, splitSQL(s.lane, add))
 }
 
 func partitionBounds(ctx context.Context, db *sql.DB, table string) ([]uint64, error) {
@@ -90,55 +169,101 @@ func partitionBounds(ctx context.Context, db *sql.DB, table string) ([]uint64, e
 	return bounds, rows.Err()
 }
 
-// runDDL runs a statement that takes a metadata lock, and kills it when it waits for the lock for longer than
-// ddlWaitMax: every emitter would wait behind it.
-func runDDL(ctx context.Context, db *sql.DB, statement string) error {
+// Statements that take a lane table's metadata lock run one at a time in a database: emitters that write to two lanes
+// would else wait for each other behind two of them, a deadlock, which the server ends at the emitters' cost.
+const (
+	ddlLockSQL  = "SELECT CONNECTION_ID(), GET_LOCK(CONCAT('slotline ', CRC32(DATABASE())), 5)"
+	holdersLook = 100 * time.Millisecond
+	// A transaction's locks keep their event for as long as it lasts. Without the privilege to see them none is in sight.
+	holdersSQL = "SELECT CONCAT(owner_thread_id, ' ', owner_event_id, ' ', object_instance_begin) FROM performance_schema.metadata_locks" +
+		" WHERE object_type = 'TABLE' AND object_schema = DATABASE() AND object_name = ? AND lock_status = 'GRANTED'" +
+		" AND lock_duration = 'TRANSACTION' AND owner_event_id > 0"
+)
+
+// heldLong says that somebody holds a lane table's metadata lock for a while already: a statement that needs it alone
+// would wait.
+func heldLong(ctx context.Context, conn *sql.Conn, lane int) bool {
+	holders := func() map[string]bool {
+		rows, err := conn.QueryContext(ctx, holdersSQL, LaneTable(lane))
+		if err != nil {
+			return nil
+		}
+		defer rows.Close()
+		seen := map[string]bool{}
+		for rows.Next() {
+			var holder string
+			if rows.Scan(&holder) == nil {
+				seen[holder] = true
+			}
+		}
+		return seen
+	}
+	before := holders()
+	if len(before) == 0 {
+		return false
+	}
+	sleep(ctx, holdersLook)
+	for holder := range holders() {
+		if before[holder] {
+			return true
+		}
+	}
+	return false
+}
+
+// runDDL runs a statement that takes a lane table's metadata lock alone, and kills it when it waits for the lock for
+// longer than ddlWaitMax: every emitter would wait behind it. errWaited says that it was not carried out.
+func runDDL(ctx context.Context, db *sql.DB, lane int, statement string) error {
 	ctx, cancel := context.WithTimeout(ctx, ddlRunsMax)
 	defer cancel()
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { // it is of no use to others: its lock_wait_timeout is short
-		conn.Raw(func(any) error { return driver.ErrBadConn })
-		conn.Close()
-	}()
+	defer drop(conn) // it is of no use to others: its lock_wait_timeout is short, and it holds the lock of ddlLockSQL
 	// Should this process die, or the KILL below not get through, the statement gives up by itself.
 	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1"); err != nil {
 		return err
 	}
 	var id int64
-	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+	var alone sql.NullInt64
+	if err := conn.QueryRowContext(ctx, ddlLockSQL).Scan(&id, &alone); err != nil {
 		return err
 	}
+	if alone.Int64 != 1 || heldLong(ctx, conn, lane) {
+		return errWaited
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	done := make(chan error, 1)
-	go func() { // owned here: both ways out wait for it
-		_, err := conn.ExecContext(ctx, statement)
+	// Not cut short with ctx, but killed: a statement that is cut off may be carried out later.
+	work, abandon := context.WithTimeout(context.WithoutCancel(ctx), ddlRunsMax+callTimeout)
+	defer abandon()
+	go func() { // owned here: every way out waits for it
+		_, err := conn.ExecContext(work, statement)
 		done <- err
 	}()
-	began := time.Now()
-	for {
+	began, ending := time.Now(), ctx.Done()
+	for killed := false; ; {
 		select {
 		case err := <-done:
+			if n := mysqldb.Number(err); n == errInterrupted || n == errLockWait {
+				return errWaited
+			}
 			return err
+		case <-ending:
+			ending = nil
 		case <-time.After(ddlLook):
 		}
-		if time.Since(began) < ddlWaitMax {
+		if killed || ending != nil && time.Since(began) < ddlWaitMax {
 			continue
 		}
 		var state sql.NullString
-		err := db.QueryRowContext(ctx, "SELECT state FROM information_schema.processlist WHERE id = ?", id).Scan(&state)
+		err := db.QueryRowContext(work, "SELECT state FROM information_schema.processlist WHERE id = ?", id).Scan(&state)
 		if err == nil && state.String == lockWaiting {
-			_, err = db.ExecContext(ctx, "KILL QUERY "+strconv.FormatInt(id, 10))
-			if err == nil {
-				if err := <-done; err == nil {
-					return nil
-				}
-				return errWaited
-			}
-		}
-		if err != nil && ctx.Err() != nil {
-			return <-done
+			_, err := db.ExecContext(work, "KILL QUERY "+strconv.FormatInt(id, 10))
+			killed = err == nil
 		}
 	}
 }

@@ -152,9 +152,10 @@ const (
 // errMoved says that a save changed nothing: another owner took the lane over, or another server answered.
 var errMoved = errors.New("the lane's row belongs to another owner or another server now")
 
-// loadLane reads a lane's state and the uuid of the server that answered.
+// loadLane reads a lane's state, in one snapshot, and the uuid of the server that answered.
 func loadLane(ctx context.Context, db *sql.DB, lane int) (s *laneState, serverUUID string, err error) {
-	tx, err := db.BeginTx(ctx, nil)
+	// Gaps move between the lane's row and the others: two read views could show one nowhere.
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return nil, "", err
 	}

@@ -37,11 +37,10 @@ func partitionsUpTo(bound, rows uint64, n int) []idPartition {
 // is in; none when there are enough. overrun says that ids have reached MAXVALUE.
 func planSplit(bounds []uint64, maxID, rows uint64) (add []idPartition, overrun bool) {
 	slices.Sort(bounds)
-	i, _ := slices.BinarySearch(bounds, maxID+1) // the first bound above maxID
-	if len(bounds) > 0 && i == len(bounds) {
+	ahead := ahead(bounds, maxID)
+	if len(bounds) > 0 && ahead < 0 {
 		return nil, true
 	}
-	ahead := len(bounds) - i - 1
 	if ahead >= partitionsAhead {
 		return nil, false
 	}
@@ -51,6 +50,17 @@ func planSplit(bounds []uint64, maxID, rows uint64) (add []idPartition, overrun 
 	}
 	// Twice as many as are missing at least, so that the table is altered seldom.
 	return partitionsUpTo(last, rows, max(partitionsAhead-ahead, partitionsAhead)), false
+}
+
+// ahead counts the partitions beyond the one that an id is in, MAXVALUE apart; −1 when the id is in MAXVALUE.
+func ahead(bounds []uint64, id uint64) int {
+	n := -1
+	for _, b := range bounds {
+		if b > id {
+			n++
+		}
+	}
+	return n
 }
 
 func splitSQL(lane int, add []idPartition) string {

@@ -67,6 +67,7 @@ type reader struct {
 	sum    uint64 // of the uuid of the server that the session began on
 	time   Timing
 	wake   <-chan struct{}
+	orders <-chan purgeOrder
 
 	conn      *sql.Conn
 	known     knownRows
@@ -134,6 +135,8 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 			pause = min(2*pause, r.time.PollMax)
 		case <-r.wake:
 			pause = r.time.PollMin
+		case order := <-r.orders:
+			r.obey(order)
 		case <-ctx.Done():
 		}
 		t.Stop()
@@ -166,6 +169,11 @@ func backoff(failures int, lo, hi time.Duration) time.Duration {
 
 // step looks after gaps when it is time to, and reads once. more says that there was more to read.
 func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) {
+	select {
+	case order := <-r.orders:
+		r.obey(order)
+	default:
+	}
 	if r.conn == nil {
 		if err := r.connect(ctx); err != nil {
 			return nil, false, err
@@ -201,6 +209,19 @@ func (r *reader) step(ctx context.Context) (b *readBatch, more bool, err error) 
 	}
 	b = r.batch(items)
 	return b, more, nil
+}
+
+// purgeOrder is what the purge wants of the reader.
+type purgeOrder struct {
+	forget uint64 // the gaps below this id, 0: none
+	sweep  bool   // at once: rows that committed late are there
+}
+
+func (r *reader) obey(order purgeOrder) {
+	r.gaps.forget(order.forget)
+	if order.sweep {
+		r.nextSweep = time.Time{}
+	}
 }
 
 // batch is nil when nothing was read and nothing is known that was not known before.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/slotline/slotline/event"
@@ -34,7 +35,10 @@ type session struct {
 	flow   *flow
 	flood  flood
 	// suspect says why the last session of this ownership found that the database went back; "" if it did not.
-	suspect string
+	suspect     string
+	purger      *purger
+	purgeWarned time.Time    // of keepPartitions
+	away        sync.RWMutex // the purger's
 	// refusal is the fault of a partition that needs a person, while ids are parked; noted is what of it is stored.
 	refusal, noted *fault.Error
 	notes          chan error
@@ -90,10 +94,13 @@ func (s *session) run(ctx, work context.Context) (err error) {
 	defer func() { stop(); <-silenced }()
 	lost, endLost := lostContext(ctx, s.held)
 	defer endLost()
+	orders := make(chan purgeOrder)
+	s.purger = &purger{db: o.DB, lane: s.lane, alive: s.held.Alive, log: s.log, away: &s.away, orders: orders}
 	r, f, err := s.takeOver(lost)
 	if err != nil {
 		return err
 	}
+	r.orders = orders
 	s.flow = f
 	s.flood = flood{max: o.Config.Dead.HaltPerMinute}
 	s.saves, s.fetches, s.ends, s.notes = make(chan error, 1), make(chan fetched, 1), make(chan endsAnswer, 1), make(chan error, 1)
@@ -313,6 +320,10 @@ func (s *session) startSave(ctx context.Context, now time.Time, atOnce bool) {
 	go func() { // owned by run, which waits for saves
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
+		if len(save.dead) > 0 { // their rows are copied from the lane table
+			s.away.RLock()
+			defer s.away.RUnlock()
+		}
 		s.saves <- saveLane(ctx, s.relay.o.DB, s.lane, s.held.Fence(), s.gens, s.router.names, save)
 	}()
 }
@@ -378,6 +389,8 @@ func (s *session) startFetch(ctx context.Context, now time.Time) {
 }
 
 func (s *session) fetch(ctx context.Context, ids []uint64) ([]*item, error) {
+	s.away.RLock() // rows that are not found are forgotten
+	defer s.away.RUnlock()
 	conn, err := s.relay.o.DB.Conn(ctx)
 	if err != nil {
 		return nil, err

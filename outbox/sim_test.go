@@ -58,6 +58,8 @@ type simRow struct {
 	written   bool // the INSERT has written its row; before it only drew the id
 	committed bool
 	gone      bool
+	away      bool // in the purge's private table
+	purged    bool // dropped with it, or with its partition
 }
 
 type simTx struct {
@@ -103,6 +105,7 @@ type sim struct {
 
 	relay *simRelay
 	opts  simOptions
+	purge simPurge
 }
 
 type simOptions struct {
@@ -110,6 +113,8 @@ type simOptions struct {
 	crashes     bool
 	breakage    bool
 	big         bool
+	purge       bool
+	failovers   bool // another server answers some take-overs: generations begin, and events may be published again
 	events      int
 }
 
@@ -178,15 +183,15 @@ func (s *sim) fatalf(format string, args ...any) {
 // --- MySQL ---
 
 func (s *sim) begin() {
-	if len(s.rows) >= s.opts.events || len(s.txs) > 12 {
-		return
+	if len(s.rows) >= s.opts.events || len(s.txs) > 12 || s.purge.stage == simWaiting {
+		return // emitters queue behind the purge's lock
 	}
 	entity := s.rnd.IntN(10)
 	if s.locked[entity] {
 		return
 	}
 	s.locked[entity] = true
-	tx := &simTx{entity: entity, drawn: s.now, slow: s.opts.slowInserts && s.rnd.IntN(10) == 0}
+	tx := &simTx{entity: entity, drawn: s.now, slow: s.opts.slowInserts && (s.rnd.IntN(10) == 0 || s.opts.purge && s.rnd.IntN(4) == 0)}
 	for range 1 + s.rnd.IntN(3) {
 		s.nextID++
 		if s.rnd.IntN(50) == 0 {
@@ -252,7 +257,7 @@ func (s *sim) row(id uint64) *simRow {
 // visible is a read: committed rows that pred selects, and with dirty also written ones.
 func (s *sim) visible(dirty bool, pred func(id uint64) bool, limit int) (list []*simRow) {
 	for _, r := range s.rows {
-		if r != nil && !r.gone && (r.committed || dirty && r.written) && pred(r.id) && len(list) < limit {
+		if r != nil && !r.gone && !r.away && !r.purged && (r.committed || dirty && r.written) && pred(r.id) && len(list) < limit {
 			list = append(list, r)
 		}
 	}
@@ -264,6 +269,10 @@ func (s *sim) visible(dirty bool, pred func(id uint64) bool, limit int) (list []
 func (s *sim) takeOver() {
 	// What the dead owner had sent is either in the log or never will be.
 	s.epoch++
+	s.recoverPurge()
+	if s.opts.failovers && s.rnd.IntN(3) == 0 {
+		s.uuid += "'"
+	}
 	state := s.load()
 	var entries []tailEntry
 	for p, log := range s.logs {
@@ -274,13 +283,20 @@ func (s *sim) takeOver() {
 	}
 	stored := map[uint64]event.ID{}
 	for _, e := range entries {
-		if r := s.row(e.ID); r != nil && r.committed {
+		if r := s.row(e.ID); r != nil && r.committed && !r.away && !r.purged {
 			stored[e.ID] = r.eventID
 		}
 	}
 	rule := judgeTail(entries, state, database{serverUUID: s.uuid, stored: stored, next: s.nextID + 1}, 0)
 	if rule.newGeneration {
-		s.fatalf("a new generation without a reason: %s", rule.why)
+		if state.serverUUID == s.uuid || rule.back || len(rule.lost) > 0 {
+			s.fatalf("a new generation without a reason: %s", rule.why)
+		}
+		gens, err := state.generations.begin(state.cursor+1, rule.tailGeneration)
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		state.generations, s.stored.generations = gens, gens
 	}
 	s.stored.serverUUID = s.uuid
 	r := &simRelay{epoch: s.epoch, gens: state.generations, client: make([][]*simSent, len(s.names)), sent: map[*item]*simSent{},
@@ -465,7 +481,7 @@ func (s *sim) refill() {
 	if p, ids := r.flow.wanted(s.now); p >= 0 {
 		r.fetch = append(r.fetch, simFetch{p, ids})
 	}
-	if len(r.fetch) == 0 || s.rnd.IntN(2) == 0 {
+	if len(r.fetch) == 0 || s.rnd.IntN(2) == 0 || s.purge.stage == simAway {
 		return
 	}
 	f := r.fetch[0]
@@ -476,7 +492,7 @@ func (s *sim) refill() {
 	}
 	var items []*item
 	for _, id := range f.ids {
-		if row := s.row(id); row != nil && row.committed {
+		if row := s.row(id); row != nil && row.committed && !row.away && !row.purged {
 			items = append(items, s.item(row))
 		}
 	}
@@ -494,6 +510,9 @@ func (s *sim) saveStep() {
 		return
 	}
 	save := r.save
+	if len(save.dead) > 0 && s.purge.stage == simAway {
+		return
+	}
 	r.save = nil
 	// 0: not carried out, failed; 1: carried out, answer lost; else carried out.
 	what := 2
@@ -527,6 +546,9 @@ func (s *sim) store(save *saveState) {
 		st.parked[s.names[i]] = set
 	}
 	for _, d := range save.dead {
+		if r := s.row(d.ID); (r.away || r.purged) && s.storedD[d.ID] == "" {
+			s.fatalf("dead letter %d has no row to copy", d.ID)
+		}
 		s.storedD[d.ID] = d.Reason
 	}
 	s.note("stored cursor %d hot %v cold %v parked %v offsets %v", st.cursor, st.hot, len(st.cold), parkedText(st.parked), st.offsets)
@@ -606,6 +628,9 @@ func (s *sim) step() {
 		s.takeOver()
 	}
 	s.writeDue(false)
+	if s.opts.purge && s.rnd.IntN(4) == 0 {
+		s.purgeStep()
+	}
 }
 
 // settle lets everything come to rest.
@@ -628,7 +653,10 @@ func (s *sim) settle() {
 		s.relay.flow.tick(s.now)
 		s.refill()
 		s.saveStep()
-		if i > 500 && s.relay.flow.idle() && s.relay.flow.inFlight() == 0 && s.relay.save == nil && len(s.relay.fetch) == 0 && len(s.relay.gaps.hot) == 0 {
+		if s.opts.purge {
+			s.purgeStep()
+		}
+		if i > 500 && (!s.opts.purge || s.purged()) && s.relay.flow.idle() && s.relay.flow.inFlight() == 0 && s.relay.save == nil && len(s.relay.fetch) == 0 && len(s.relay.gaps.hot) == 0 {
 			return
 		}
 		if i > 100_000 {
@@ -647,10 +675,10 @@ func (s *sim) verify() {
 			if rec.row.part != p {
 				s.fatalf("row %d of partition %d is in partition %d", rec.pos.ID, rec.row.part, p)
 			}
-			if count[rec.pos.ID] > 1 {
+			if count[rec.pos.ID] > 1 && !s.opts.failovers {
 				s.fatalf("row %d is in the log twice, again at partition %d offset %d", rec.pos.ID, p, off)
 			}
-			if before := last[rec.row.entity]; before > rec.pos.ID && !s.opts.slowInserts {
+			if before := last[rec.row.entity]; before > rec.pos.ID && !s.opts.slowInserts && !s.opts.failovers {
 				s.fatalf("entity %d: row %d comes after %d", rec.row.entity, rec.pos.ID, before)
 			}
 			last[rec.row.entity] = rec.pos.ID
@@ -674,7 +702,7 @@ func (s *sim) verify() {
 			}
 		case dead:
 			s.fatalf("row %d is a dead letter (%s) without a reason", r.id, reason)
-		case r.committed && count[r.id] != 1:
+		case r.committed && count[r.id] != 1 && !(s.opts.failovers && count[r.id] > 1):
 			s.fatalf("committed row %d is in the log %d times", r.id, count[r.id])
 		case !r.committed && count[r.id] != 0:
 			s.fatalf("row %d did not commit and is in the log", r.id)

@@ -31,6 +31,12 @@ type LaneStatus struct {
 	HandOvers uint64 // times that it gave the lane back drained
 	InFlight  int
 	Refusals  []Refusal
+	// PurgeHeldSince is when partitions behind the cursor began to wait, and PurgeHeld why; zero and nil when none waits.
+	PurgeHeldSince   time.Time
+	PurgeHeld        error
+	PurgedPartitions uint64
+	PurgedRows       uint64
+	PartitionsAhead  int // empty partitions beyond the greatest id, before the last; 0 when ids have come near it or reached it
 	// Latency counts acknowledged events by the time from append to acknowledgement; append is stamped by the
 	// emitter's clock, acknowledgement by the relay's.
 	Latency    []uint64

@@ -17,6 +17,9 @@ import (
 // this ownership. The owner epoch was raised before, so that no earlier owner saves anything from here on.
 func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	o := s.relay.o
+	if err := s.purger.recover(ctx); err != nil { // else rows that are away would look lost
+		return nil, nil, laneError(err, s.lane, "settle what a purge has left")
+	}
 	state, uuid, err := loadLane(ctx, o.DB, s.lane)
 	if err != nil {
 		return nil, nil, laneError(err, s.lane, "load its state")

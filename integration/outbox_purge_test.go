@@ -1,0 +1,263 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/integration/harness"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/producer"
+)
+
+// purgedLine is a line whose lane tables are purged: a trigger keeps the ids of committed events elsewhere.
+type purgedLine struct{ *outboxLine }
+
+func newPurgedLine(t testing.TB, m *harness.MySQLServer, outboxKeys string) *purgedLine {
+	t.Helper()
+	l := &purgedLine{newOutboxLine(t, harness.Kafka(t), m, outboxKeys)}
+	l.timing.Split = 30 * time.Millisecond
+	l.exec("CREATE TABLE emitted (event_id BINARY(16) PRIMARY KEY)")
+	for lane := range l.cfg.Outbox.Lanes {
+		l.exec(fmt.Sprintf("CREATE TRIGGER emitted_%d AFTER INSERT ON %s FOR EACH ROW INSERT IGNORE INTO emitted VALUES (NEW.event_id)", lane, outbox.LaneTable(lane)))
+	}
+	return l
+}
+
+func (l *purgedLine) exec(statement string, args ...any) {
+	l.t.Helper()
+	if _, err := l.db.Exec(statement, args...); err != nil {
+		l.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func (l *purgedLine) number(query string, args ...any) (n int) {
+	l.t.Helper()
+	if err := l.db.QueryRow(query, args...).Scan(&n); err != nil {
+		l.t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}
+
+func (l *purgedLine) emitted() int { return l.number("SELECT COUNT(*) FROM emitted") }
+
+// lowest is the id after lane 0's lowest partition.
+func (l *purgedLine) lowest() int {
+	return l.number("SELECT MIN(CAST(partition_description AS UNSIGNED)) FROM information_schema.partitions" +
+		" WHERE table_schema = DATABASE() AND table_name = 'slotline_outbox_00' AND partition_description <> 'MAXVALUE'")
+}
+
+func (l *purgedLine) wait(what string, limit time.Duration, ok func() bool) {
+	l.t.Helper()
+	for deadline := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			l.t.Fatalf("after %v not yet: %s", limit, what)
+		}
+	}
+}
+
+// checkAll compares the topic with what committed: each event once, in generation 1, versions of an entity rising unless
+// orderless; and the lanes at rest have no gap and no private table below their lowest partition.
+func (l *purgedLine) checkAll(orderless bool) {
+	l.t.Helper()
+	want := map[event.ID]bool{}
+	rows, err := l.db.Query("SELECT event_id FROM emitted")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var raw []byte
+		if err := rows.Scan(&raw); err != nil {
+			l.t.Fatal(err)
+		}
+		want[event.ID(raw)] = true
+	}
+	if err := rows.Err(); err != nil {
+		l.t.Fatal(err)
+	}
+	last, got := map[string]int64{}, l.topic()
+	left := len(want)
+	for _, e := range got {
+		key := e.Tenant + "/" + e.EntityID
+		switch seen, ok := want[e.ID]; {
+		case !ok:
+			l.t.Errorf("the topic holds %+v, which did not commit", e.Outbox)
+		case !seen:
+			l.t.Errorf("event %s, %+v, is in the topic twice", e.ID, e.Outbox)
+		case e.Outbox.Generation != 1:
+			l.t.Errorf("generation %d began: %+v", e.Outbox.Generation, e.Outbox)
+		case last[key] >= e.Version && !orderless:
+			l.t.Errorf("entity %s: version %d follows %d", key, e.Version, last[key])
+		default:
+			left--
+		}
+		want[e.ID] = false
+		last[key] = e.Version
+	}
+	if left > 0 {
+		l.t.Errorf("%d of %d committed events are not in the topic", left, len(want))
+	}
+	l.t.Logf("%d committed, %d in the topic; %d rows are left in lane 0, its lowest partition ends before %d", len(want), len(got),
+		l.number("SELECT COUNT(*) FROM slotline_outbox_00"), l.lowest())
+}
+
+func (l *purgedLine) privateTables() int {
+	return l.number("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE '%\\_purge\\_%'")
+}
+
+// rollBack draws n ids and rolls them back; it returns the first.
+func (l *purgedLine) rollBack(n int) uint64 {
+	l.t.Helper()
+	tx, err := l.db.BeginTx(l.t.Context(), nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for i := range n {
+		if err := l.producer.Emit(l.t.Context(), tx, l.accounts.Upsert(account{Owner: "rolled-back", ID: uint64(i)})); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	var id uint64
+	if err := tx.QueryRow("SELECT MIN(id) FROM slotline_outbox_00 WHERE tenant = 'rolled-back'").Scan(&id); err != nil {
+		l.t.Fatal(err)
+	}
+	return id
+}
+
+// insertLate writes a row under an id that was drawn long ago: what an INSERT does that takes longer than the margin.
+func (l *purgedLine) insertLate(id uint64) {
+	l.t.Helper()
+	l.exec("INSERT INTO slotline_outbox_00 (id, event_id, tbl, tenant, entity_id, op, codec, created_at, payload)"+
+		" VALUES (?, ?, 'accounts', 'late', '1', 1, 1, UTC_TIMESTAMP(6), '{\"owner\":\"late\",\"account_id\":1,\"value\":1,\"pad\":\"\"}')",
+		id, fmt.Appendf(nil, "late-event-%05d", id))
+}
+
+// P2: rows that committed late in a range that the purge wants, where no sweep has found them, are published; only then
+// the range goes, and its gaps are forgotten.
+func TestP2_OutboxPurgePublishesLateCommits(t *testing.T) {
+	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 5s, purge_rows: 100")
+	l.timing.Sweep = time.Hour
+	l.emit(0, 20, 1)
+	gap := l.rollBack(5)
+	l.emit(20, 70, 1)
+	timing := l.timing
+	l.timing.Split = time.Hour // not yet purged
+	r := l.start()
+	l.waitPublished(70, 10*time.Second)
+	l.wait("the gaps are cold", 10*time.Second, func() bool {
+		v, err := outbox.Views(t.Context(), l.db, 1)
+		return err == nil && v[0].GapsCold == 5 && v[0].GapsHot == 0
+	})
+	l.insertLate(gap + 1)
+	l.insertLate(gap + 3)
+	l.emit(70, 300, 1)
+	l.waitPublished(300, 10*time.Second) // the late ones are not seen
+	if n := len(l.topic()); n != 300 {
+		t.Fatalf("%d records: the late rows are published already, the test tries nothing", n)
+	}
+	r.stop()
+	l.timing = timing
+	l.timing.Sweep = time.Hour
+	r = l.start()
+	l.waitPublished(302, 10*time.Second)
+	l.wait("the partitions behind the cursor are purged", 10*time.Second, func() bool { return l.lowest() == 401 })
+	r.stop()
+	l.checkAll(true)
+	if s := r.Lanes()[0]; s.PurgedPartitions != 3 || s.PurgedRows < 290 || s.PurgeHeld != nil {
+		t.Errorf("the relay says %+v", s)
+	}
+	if v, err := outbox.Views(t.Context(), l.db, 1); err != nil || v[0].GapsCold+v[0].GapsHot > 0 {
+		t.Errorf("gaps of purged partitions are kept: %+v, %v", v, err)
+	}
+	if n := l.privateTables(); n > 0 {
+		t.Errorf("%d private tables are left", n)
+	}
+}
+
+// P1, P2: relays that are killed at random points of the purge, and of everything else, leave neither a hole nor a
+// repeat, and begin no generation.
+func TestP1_OutboxPurgeAndKills(t *testing.T) {
+	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 2, lease_time: 1s, purge_rows: 300")
+	transactions := 4000
+	if harness.Soak() {
+		transactions = 40_000
+	}
+	emitting := make(chan struct{})
+	w := &writers{count: 8, transactions: transactions, rollbackShare: 0.1, think: 2 * time.Millisecond}
+	go func() { defer close(emitting); w.run(l.outboxLine, 1) }()
+	rnd := seeded(t)
+	r := l.start()
+	kills, tables := 0, 0
+	for running := true; running; {
+		select {
+		case <-emitting:
+			running = false
+		case <-time.After(time.Duration(300+rnd.IntN(700)) * time.Millisecond):
+			r.kill()
+			kills++
+			tables += l.privateTables()
+			r = l.start()
+		}
+	}
+	l.waitPublished(l.emitted(), 30*time.Second)
+	l.wait("the last partition that lies behind is purged", 20*time.Second, func() bool {
+		return l.lowest() > l.number("SELECT cursor_id FROM slotline_lane WHERE lane = 0") && l.privateTables() == 0
+	})
+	r.stop()
+	l.checkAll(false)
+	if n := w.unknown.Load(); n > 0 {
+		t.Errorf("%d transactions failed", n)
+	}
+	t.Logf("%d kills, %d private tables were left by them", kills, tables)
+}
+
+// A prepared XA transaction keeps its ids through a restart of the server: the purge waits for it, and what it wrote is
+// published when it commits.
+func TestP2_OutboxPurgeWaitsForPreparedXA(t *testing.T) {
+	t.Parallel() // much of it waiting
+	m := harness.PrivateMySQL(t)
+	l := newPurgedLine(t, m, ", lanes: 1, lease_time: 5s, purge_rows: 100")
+	l.emit(0, 10, 1)
+	conn, err := l.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{"XA START 'late'",
+		"INSERT INTO slotline_outbox_00 (event_id, tbl, tenant, entity_id, op, codec, created_at, payload) VALUES ('prepared-event-1', 'accounts', 'xa', '1', 1, 1, UTC_TIMESTAMP(6), '{\"owner\":\"xa\",\"account_id\":1,\"value\":1,\"pad\":\"\"}')",
+		"XA END 'late'", "XA PREPARE 'late'"} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn.Raw(func(any) error { return sql.ErrConnDone })
+	conn.Close()
+	l.emit(10, 250, 1)
+	r := l.start()
+	l.waitPublished(250, 10*time.Second)
+	m.Restart(t)
+	l.emit(250, 350, 1)
+	l.waitPublished(350, 30*time.Second)
+	time.Sleep(time.Second) // many looks at the partitions
+	if low := l.lowest(); low != 101 {
+		t.Errorf("the partition that the prepared transaction wrote to is purged; the lowest ends before %d", low)
+	}
+	l.exec("XA COMMIT 'late'")
+	l.waitPublished(351, 10*time.Second)
+	l.wait("the partitions are purged", 20*time.Second, func() bool { return l.lowest() > 300 })
+	r.stop()
+	l.checkAll(true)
+}
+
+var _ = []any{context.Background, errors.Is, rand.IntN, slices.Sort[[]int], strings.Repeat, sync.WaitGroup{}, atomic.Int64{}, mysqldb.Number, producer.New}
