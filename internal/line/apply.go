@@ -82,6 +82,9 @@ func (p *Plan) WriteText(w io.Writer) error {
 	switch {
 	case p.Done:
 		fmt.Fprintf(w, "Done: %d created, %d altered, %d need a decision.\n", create, alter, decide)
+		if alter > 0 {
+			fmt.Fprintln(w, "Next: restart the sinks with this file, then let services emit what is new.")
+		}
 	case create+alter+decide == 0:
 		fmt.Fprintln(w, "Plan: nothing to do. Nothing was changed.")
 	default:

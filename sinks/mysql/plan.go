@@ -211,6 +211,9 @@ func (sc *scan) alterations() []plan.Change {
 		}
 		for _, g := range groups {
 			changes = append(changes, sc.alteration(g.names, g.found))
+			if note := lateNote(t.Table, g.found); note != "" {
+				changes = append(changes, sc.change(plan.Note, t.Name+"."+g.found.column, note, nil))
+			}
 		}
 	}
 	return changes

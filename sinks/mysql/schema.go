@@ -223,14 +223,28 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 	return list
 }
 
-// addedColumn is the definition of a column that is added to rows that are there. Only times need a default: the
-// server's own for the rest is what a deleted row holds, but 0000-00-00 is refused.
+// addedColumn is the definition of a column that is added to rows that are there: they hold what a deleted row holds. The
+// default also lets a sink that does not know the column yet go on writing.
 func addedColumn(c event.Column) string {
 	definition := columnDDL(c)
-	if !c.Nullable && (c.Type.Kind == event.Date || c.Type.Kind == event.Datetime) {
+	switch {
+	case c.Nullable:
+	case c.Type.Kind == event.Text || c.Type.Kind == event.JSON: // a literal is refused there, an expression is not
+		definition += " DEFAULT (" + zeroLiteral(c) + ")"
+	default:
 		definition += " DEFAULT " + zeroLiteral(c)
 	}
 	return definition
+}
+
+// lateNote warns of a column that older events cannot have: a row image lacks it only where it may be NULL.
+func lateNote(t *event.Table, f found) string {
+	for _, c := range t.Columns {
+		if f.kind == foundMissing && f.column == c.Name && !c.Nullable {
+			return "is NOT NULL: events that were emitted without it become dead letters, also when the log is read again; write " + c.TypeText() + "?"
+		}
+	}
+	return ""
 }
 
 var sizedType = regexp.MustCompile(`^(varchar|varbinary|decimal)\((\d+)(?:,(\d+))?\)$`)

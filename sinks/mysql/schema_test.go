@@ -50,7 +50,7 @@ func TestCompareFindsWhatDiffers(t *testing.T) {
 		{"a later format", func(p *physical) { p.comment = "slotline table format 2" }, foundDiffers, "is of format 2", "SL3003"},
 		{"its own format", func(p *physical) { p.comment = "slotline table format 1" }, 0, "", ""},
 		{"another's comment", func(p *physical) { p.comment = "orders of the month" }, 0, "", ""},
-		{"a missing column", func(p *physical) { p.columns = append(p.columns[:3:3], p.columns[4:]...) }, foundMissing, "ADD COLUMN `a_bool` TINYINT(1) NOT NULL", "SL3003"},
+		{"a missing column", func(p *physical) { p.columns = append(p.columns[:3:3], p.columns[4:]...) }, foundMissing, "ADD COLUMN `a_bool` TINYINT(1) NOT NULL DEFAULT 0", "SL3003"},
 		{"a shorter string", typ("a_string", "varchar(9)"), foundNarrow, "MODIFY COLUMN `a_string` VARCHAR(10) NOT NULL", "SL3003"},
 		{"a longer string", typ("a_string", "varchar(11)"), foundWider, "is varchar(11), file says string(10)", ""},
 		{"int for bigint", typ("a_int64", "int"), foundNarrow, "MODIFY COLUMN `a_int64` BIGINT", "SL3003"},
