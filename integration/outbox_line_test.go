@@ -28,6 +28,7 @@ import (
 // outboxLine is a line with an outbox database and a topic, and no sinks.
 type outboxLine struct {
 	t        testing.TB
+	yaml     string
 	cfg      *config.Config
 	layout   *partitioner.Layout
 	db       *sql.DB // of the service: emits
@@ -47,6 +48,13 @@ type account struct {
 
 func newOutboxLine(t testing.TB, k *harness.KafkaServer, m *harness.MySQLServer, outboxKeys string) *outboxLine {
 	t.Helper()
+	return newOutboxLineWith(t, k, m, m, outboxKeys, "")
+}
+
+// newOutboxLineWith takes the shard's server apart from the outbox's, and tables beside accounts, each a line of the
+// file.
+func newOutboxLineWith(t testing.TB, k *harness.KafkaServer, m, shard *harness.MySQLServer, outboxKeys, tables string) *outboxLine {
+	t.Helper()
 	name := harness.Name(t)
 	m.NewDatabase(t, name)
 	k.Topics(t, name)
@@ -57,8 +65,9 @@ shards: { s1: { dsn: "%s", slots: 0-1023 } }
 tables:
   accounts:
     { tenant: owner, id: account_id, columns: { owner: string(40), account_id: uint64, value: int64, pad: text } }
-dead_letters: { halt_per_minute: 100 }
-`, name, strings.Join(k.Brokers, ", "), m.URL(name), outboxKeys, m.URL(name+"_s1"))
+%sdead_letters: { halt_per_minute: 100 }
+http: { listen: "127.0.0.1:0" }
+`, name, strings.Join(k.Brokers, ", "), m.URL(name), outboxKeys, shard.URL(name+"_s1"), tables)
 	cfg, err := config.Parse("slotline.yaml", []byte(yaml))
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +76,7 @@ dead_letters: { halt_per_minute: 100 }
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &outboxLine{t: t, cfg: cfg, timing: outbox.Timing{
+	l := &outboxLine{t: t, yaml: yaml, cfg: cfg, timing: outbox.Timing{
 		PollMin: 2 * time.Millisecond, PollMax: 100 * time.Millisecond, GapMargin: 300 * time.Millisecond,
 		GapCheck: 50 * time.Millisecond, Sweep: 500 * time.Millisecond, Save: 20 * time.Millisecond, Ends: 200 * time.Millisecond,
 		Split: time.Second, RetryMin: 20 * time.Millisecond, RetryMax: 500 * time.Millisecond, LeaseRetry: 50 * time.Millisecond,
@@ -207,6 +216,11 @@ type published struct {
 // topic reads the whole topic, in order per partition.
 func (l *outboxLine) topic() []published {
 	l.t.Helper()
+	return l.topicNamed(l.cfg.Kafka.Topic)
+}
+
+func (l *outboxLine) topicNamed(name string) []published {
+	l.t.Helper()
 	var list []published
 	w, err := outboxkafka.New(l.cfg, 99, nil)
 	if err != nil {
@@ -215,7 +229,7 @@ func (l *outboxLine) topic() []published {
 	defer w.Close()
 	from := map[event.Partition]int64{}
 	for n := range l.cfg.Kafka.Partitions {
-		from[event.Partition{Topic: l.cfg.Kafka.Topic, Number: int32(n)}] = 0
+		from[event.Partition{Topic: name, Number: int32(n)}] = 0
 	}
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 	defer cancel()

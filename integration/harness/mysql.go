@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"sync"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/moby/moby/client"
 )
 
 // MySQLServer is one MySQL server with durable settings and local_infile on. User may do everything.
@@ -75,6 +77,23 @@ func (m *MySQLServer) config(db string) *mysql.Config {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.User, c.Passwd, c.DBName, c.ParseTime = "tcp", m.Addr, m.User, m.Password, db, true
 	return c
+}
+
+// InsideAddr is the address, host:port, at which other containers reach a private server.
+func (m *MySQLServer) InsideAddr(t testing.TB) string {
+	t.Helper()
+	var host string
+	m.act(t, "inspect", func(ctx context.Context, d *client.Client, id string) error {
+		c, err := d.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+		if err != nil {
+			return err
+		}
+		for _, n := range c.Container.NetworkSettings.Networks {
+			host = n.IPAddress.String()
+		}
+		return nil
+	}, false)
+	return net.JoinHostPort(host, "3306")
 }
 
 // URL names a database of the server in the form that slotline.yaml takes, password included.
