@@ -53,6 +53,7 @@ type Outbox struct {
 	BacklogEventsMax int64         // outbox.backlog_events_max, unpublished events of one lane: 1 to 10^12
 	EventBytesMax    int64         // outbox.event_bytes_max, bytes of one event's body: 1 KiB to 8 MiB; past it ErrTooLarge
 	PurgeRows        int64         // outbox.purge_rows, ids per partition of a lane table: 100 to 10^10
+	Transactional    bool          // outbox.transactional: each lane publishes in Kafka transactions; default false
 	LeaseTime        time.Duration // outbox.lease_time, how long a dead relay or OLAP owner is waited for: 200ms to 10m
 }
 

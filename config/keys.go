@@ -133,6 +133,8 @@ var keys = []keySpec{
 		meaning: "Ids per partition of a lane table. Dropping a partition once it is published comes with a later release: today the lane tables grow"},
 	{path: "outbox.lease_time", kind: span, def: "5s", min: nanoseconds(200 * time.Millisecond), max: nanoseconds(10 * time.Minute),
 		meaning: "How long the lease of a relay lane or OLAP group runs; a dead owner is replaced after it"},
+	{path: "outbox.transactional", kind: choice, def: "false", choices: []string{"false", "true"},
+		meaning: "Each lane publishes in Kafka transactions: a relay that wakes after it was replaced adds nothing to the topic. Latency and throughput pay for it"},
 
 	{path: "sinks", kind: section, meaning: "Where events are applied"},
 	{path: "sinks.mysql", kind: section, meaning: "The sink that fills the shards"},

@@ -99,6 +99,7 @@ func (l loader) config(root *entry) *Config {
 		EventBytesMax:    l.number(outbox.get("event_bytes_max")),
 		PurgeRows:        l.number(outbox.get("purge_rows")),
 		LeaseTime:        l.duration(outbox.get("lease_time")),
+		Transactional:    l.choice(outbox.get("transactional")) == "true",
 	}
 	cfg.Sinks.MySQL = MySQLSink{
 		BatchRows:           int(l.number(mysql.get("batch_rows"))),

@@ -210,6 +210,10 @@ func (r *Relay) runClaim(ctx context.Context, lane int, log *slog.Logger, failur
 			return f
 		}
 		if ctx.Err() != nil {
+			if !errors.Is(err, context.Canceled) {
+				stats.failed(err)
+				log.Warn("lane is given up", "err", err)
+			}
 			return nil
 		}
 		if time.Since(began) > r.o.Timing.RetryMax {

@@ -148,7 +148,9 @@ func (s *session) run(ctx, work context.Context) (err error) {
 				return err
 			}
 		case <-writer.Ready():
-			s.takeAnswers()
+			if err := s.takeAnswers(); err != nil {
+				return err
+			}
 		case err := <-s.saves:
 			s.busy--
 			if err := s.saveEnded(err); err != nil {
@@ -269,11 +271,15 @@ func (s *session) produce(send []*item) {
 	s.writer.Produce(outs)
 }
 
-func (s *session) takeAnswers() {
+// takeAnswers returns an error when the ownership is over.
+func (s *session) takeAnswers() error {
 	now := time.Now()
 	s.answers = s.writer.Answers(s.answers[:0])
 	for i := range s.answers {
 		a := &s.answers[i]
+		if errors.Is(a.Err, ErrProducerLost) {
+			return fmt.Errorf("outbox lane %02d: %w", s.lane, a.Err)
+		}
 		if a.Err != nil && s.flow.parts[a.Out.item.part].err == nil && !errors.Is(a.Err, ErrRecordTooLarge) {
 			s.log.Warn("partition refuses; its ids are parked", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "err", a.Err)
 		}
@@ -291,6 +297,7 @@ func (s *session) takeAnswers() {
 		st.Published, st.InFlight = s.published+s.flow.published, s.flow.inFlight()
 	})
 	clear(s.answers)
+	return nil
 }
 
 // fillStatus is called after each save, that is seldom: it counts parked ids.

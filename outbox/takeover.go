@@ -17,6 +17,14 @@ import (
 // this ownership. The owner epoch was raised before, so that no earlier owner saves anything from here on.
 func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	o := s.relay.o
+	if err := s.writer.Fence(ctx); err != nil {
+		return nil, nil, fmt.Errorf("outbox lane %02d: %w", s.lane, err)
+	}
+	// One that was paused since it got the lease has just fenced its successor, which recovers. It must not go on itself;
+	// and whoever takes over after this renewal fences this owner.
+	if err := s.held.Renew(ctx); err != nil {
+		return nil, nil, err
+	}
 	if err := s.purger.recover(ctx); err != nil { // else rows that are away would look lost
 		return nil, nil, laneError(err, s.lane, "settle what a purge has left")
 	}

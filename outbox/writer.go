@@ -18,6 +18,9 @@ type Writer interface {
 	Ready() <-chan struct{}
 	// Answers appends the answers since the last call to dst.
 	Answers(dst []Answer) []Answer
+	// Fence makes sure that no earlier producer of the lane adds anything to a topic from here on, and ends what one left
+	// open. Without transactions it does nothing.
+	Fence(ctx context.Context) error
 	// Tail calls each for every committed record from given offsets on, to the partitions' ends as they are at the time
 	// of the call, in order per partition. An offset below the log's start counts as the start, and so does one above
 	// its end: that topic was made anew. The record is valid during the call only.
@@ -39,12 +42,18 @@ type Out struct {
 type Answer struct {
 	Out    *Out
 	Offset int64 // valid if Err is nil
-	Err    error // ErrRecordTooLarge if the record, or one that it was sent with, is larger than the file allows
+	// Err is ErrRecordTooLarge if the record, or one that it was sent with, is larger than the file allows; and
+	// ErrProducerLost if this Writer is of no use any more.
+	Err error
 }
 
 // ErrRecordTooLarge is wrapped by a Writer around MESSAGE_TOO_LARGE, unless it is the topic that is narrower than the file
 // says.
 var ErrRecordTooLarge = errors.New("record too large")
+
+// ErrProducerLost is wrapped by a Writer with transactions that cannot go on: Kafka has fenced its producer, or does not
+// say whether a transaction was committed. The lane must be taken over anew: the topic's tail tells what it holds.
+var ErrProducerLost = errors.New("the lane's producer is lost")
 
 // Refusal is a partition that does not take this lane's records at present. Its ids are parked: stored, and published
 // in order when it takes records again.

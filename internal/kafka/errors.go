@@ -28,7 +28,7 @@ func Classify(err error) fault.Class {
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge), errors.Is(err, kerr.InvalidRecord):
 		return fault.Data
 	case isAuth(err), errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.UnsupportedForMessageFormat),
-		errors.Is(err, kerr.InvalidTopicException), errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		errors.Is(err, kerr.InvalidTopicException):
 		return fault.Fatal
 	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch):
 		return fault.Fenced
@@ -38,7 +38,8 @@ func Classify(err error) fault.Class {
 
 func isAuth(err error) bool {
 	for _, e := range []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
-		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed} {
+		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+		kerr.TransactionalIDAuthorizationFailed} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -65,7 +66,7 @@ func Wrap(err error, brokers []string, doing string) error {
 	case isAuth(err):
 		return &fault.Error{Code: "SL2006", Class: class, Err: err,
 			What: fmt.Sprintf("cannot %s: Kafka refuses: %s", doing, answer(err)),
-			Do:   "give this user the right that is named, on the topic or group that is named"}
+			Do:   "give this user the right that is named, on the topic, group or transactional.id that is named"}
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return &fault.Error{Code: "SL2007", Class: class, Err: err,
 			What: fmt.Sprintf("cannot %s: larger than the topic's max.message.bytes", doing),

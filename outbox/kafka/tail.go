@@ -45,7 +45,9 @@ func (w *Writer) span(ctx context.Context, from map[event.Partition]int64) (begi
 	}
 	var ends kadm.ListedOffsets
 	if err == nil {
-		if ends, err = adm.ListCommittedOffsets(ctx, names...); err == nil {
+		// Not the last stable offsets: an open transaction of another lane's holds these back, and events of this lane that
+		// are committed may lie beyond. The scan waits until that transaction has ended.
+		if ends, err = adm.ListEndOffsets(ctx, names...); err == nil {
 			err = ends.Error()
 		}
 	}

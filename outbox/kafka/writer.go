@@ -30,8 +30,10 @@ const (
 // Writer is an outbox.Writer.
 type Writer struct {
 	cfg    *config.Config
+	lane   int
 	log    *slog.Logger
 	client *kgo.Client
+	txn    *transactions // nil: without transactions
 	closed sync.Once
 	ended  context.CancelFunc
 	life   context.Context
@@ -50,12 +52,18 @@ func New(cfg *config.Config, lane int, log *slog.Logger, more ...kgo.Opt) (*Writ
 		kgo.MaxBufferedRecords(bufferedRecordsMax),
 		kgo.MaxBufferedBytes(bufferedBytesMax),
 	)
+	if cfg.Outbox.Transactional {
+		opts = append(opts, transactionOptions(cfg.Line, lane)...)
+	}
 	client, err := kgo.NewClient(append(opts, more...)...)
 	if err != nil {
 		return nil, kafka.Wrap(err, cfg.Kafka.Brokers, "make the relay's client")
 	}
-	w := &Writer{cfg: cfg, log: log, client: client, ready: make(chan struct{}, 1)}
+	w := &Writer{cfg: cfg, lane: lane, log: log, client: client, ready: make(chan struct{}, 1)}
 	w.life, w.ended = context.WithCancel(context.Background())
+	if cfg.Outbox.Transactional {
+		w.txn = newTransactions(w)
+	}
 	return w, nil
 }
 
@@ -67,6 +75,10 @@ type sent struct {
 
 // Produce implements outbox.Writer.
 func (w *Writer) Produce(outs []*outbox.Out) {
+	if w.txn != nil {
+		w.txn.add(outs)
+		return
+	}
 	slab := make([]sent, len(outs)) // one allocation for a batch
 	now := time.Now()
 	for i, out := range outs {
@@ -147,6 +159,9 @@ func (w *Writer) Close() {
 	w.closed.Do(func() {
 		w.ended()
 		w.client.Close()
+		if w.txn != nil {
+			<-w.txn.done
+		}
 	})
 }
 
