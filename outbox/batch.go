@@ -9,19 +9,23 @@ import (
 const (
 	// batchRows: at 500 rows a read costs 1.7 times as much per row; beyond 5000 there is no gain.
 	batchRows = 5000
-	// batchBytesMax bounds what a lane holds, batchesMax of them, also where events are large. It is batchRows of 600 B.
-	batchBytesMax = 8 << 20
-	batchesMax    = 4 // of a lane: three with the Writer, whose requests take a part of each, and one with the reader
+	// batchBytesMax is the memory of batchRows rows of 600 B; payloadBytesMax cuts batches of larger ones sooner, since they
+	// gain nothing by being long. Both bound what a lane holds: batchesMax of them.
+	batchBytesMax   = 8 << 20
+	payloadBytesMax = 4 << 20
+	batchesMax      = 4 // of a lane: three with the Writer, whose requests take a part of each, and one with the reader
 	// recordOverhead is what a row takes beside its payload: key, headers, and the structures around them.
 	recordOverhead = 1 << 10
 	arenaBytes     = 256 << 10
 )
 
-// arena hands out memory for rows, many at a time: a part of it lives as long as any row in it is held.
+// arena hands out memory for rows, many at a time: a part of it lives as long as any row in it is held. So a part is
+// small beside a batch, and large payloads have memory of their own.
 type arena struct {
 	free []byte
 	list []event.Header
 	rows []arenaRow
+	held int // bytes taken since rows began
 }
 
 type arenaRow struct {
@@ -31,12 +35,12 @@ type arenaRow struct {
 
 const (
 	headersMax = 12 // of a record
-	arenaRows  = 256
+	arenaRows  = 64
 )
 
 func (a *arena) row() *arenaRow {
-	if len(a.rows) == 0 {
-		a.rows = make([]arenaRow, arenaRows)
+	if len(a.rows) == 0 || a.held > arenaBytes {
+		a.rows, a.held = make([]arenaRow, arenaRows), 0
 	}
 	row := &a.rows[0]
 	a.rows = a.rows[1:]
@@ -54,8 +58,12 @@ func (a *arena) headers() []event.Header {
 }
 
 func (a *arena) take(n int) []byte {
+	a.held += n
+	if n > arenaBytes/4 {
+		return make([]byte, n)
+	}
 	if n > cap(a.free)-len(a.free) {
-		a.free = make([]byte, 0, max(n, arenaBytes))
+		a.free = make([]byte, 0, arenaBytes)
 	}
 	start := len(a.free)
 	a.free = a.free[:start+n]

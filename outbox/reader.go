@@ -352,7 +352,7 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange, through, drawn
 		items = make([]*item, 0, r.limit)
 	}
 	var row laneRow
-	size, cut, abandoned := int64(0), false, false
+	size, payload, cut, abandoned := int64(0), int64(0), false, false
 	outer := ctx
 	ctx, abandon := context.WithCancel(ctx)
 	defer abandon()
@@ -374,8 +374,9 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange, through, drawn
 			items = append(items, it)
 			ids = append(ids, row.id)
 			size += it.bytes
+			payload += int64(len(row.payload))
 			n++
-			cut = n == r.limit || size >= r.batchSize
+			cut = n == r.limit || size >= r.batchSize || payload >= payloadBytesMax
 			if cut && n < r.limit {
 				// The rest of the answer may be gigabytes: cutting the connection is cheaper than reading it.
 				abandoned = true
@@ -411,7 +412,8 @@ func (r *reader) readOnce(ctx context.Context, parts [][]idRange, through, drawn
 		r.known.add(ids[i], it.eventID)
 	}
 	if len(ids) > 0 { // ask for no more than will be used
-		r.limit = min(batchRows, max(16, int(r.batchSize/(size/int64(len(ids))))+1))
+		rows := int64(len(ids))
+		r.limit = int(min(batchRows, max(16, min(r.batchSize*rows/size, payloadBytesMax*rows/max(1, payload))+1)))
 	}
 	return items, cut || through > 0, nil
 }
