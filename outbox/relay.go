@@ -17,7 +17,7 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// Options of a relay. All but Logger are needed.
+// Options of a relay. All but Logger and Published are needed.
 type Options struct {
 	Config *config.Config
 	Layout *partitioner.Layout // the one in force; SetLayout gives a newer one
@@ -27,6 +27,9 @@ type Options struct {
 	// NewWriter makes the Kafka writer of one lane and one ownership. The relay closes it.
 	NewWriter func(lane int) (Writer, error)
 	Logger    *slog.Logger
+	// Published, if set, is told of what Kafka acknowledged, so that a trace can link to it. The goroutine that owns the
+	// lane calls it: it must not block.
+	Published func(Published)
 
 	Timing Timing     // zero: the defaults; tests shorten it
 	flow   flowLimits // zero: defaultFlowLimits

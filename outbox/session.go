@@ -296,6 +296,7 @@ func (s *session) takeAnswers() error {
 		}
 		st.Published, st.InFlight = s.published+s.flow.published, s.flow.inFlight()
 	})
+	s.tell(s.answers, now)
 	clear(s.answers)
 	return nil
 }

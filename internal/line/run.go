@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -196,7 +197,9 @@ func (w *workers) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r := outbox.New(outbox.Options{Config: w.Config, Layout: w.layout, DB: db, Logger: w.Log,
+	published, stopSpans := w.spans()
+	defer stopSpans()
+	r := outbox.New(outbox.Options{Config: w.Config, Layout: w.layout, DB: db, Logger: w.Log, Published: published,
 		NewWriter: func(lane int) (outbox.Writer, error) { return outboxkafka.New(w.Config, lane, w.Log) }})
 	w.reg.MustRegister(laneCollector{r})
 	w.ready.ready("relay")
@@ -209,6 +212,18 @@ func (w *workers) relay(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// spans is what the relay tells of published events, nil where no collector of spans is named, and what ends it.
+func (w *workers) spans() (published func(outbox.Published), stop func()) {
+	e := newSpanExporter(os.Getenv, w.Config.Line, w.Config.Kafka.Topic, w.Log)
+	if e == nil {
+		return nil, func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var ended sync.WaitGroup
+	ended.Go(func() { e.run(ctx) })
+	return e.published, func() { cancel(); ended.Wait() }
 }
 
 func (w *workers) mysql(ctx context.Context) error {
