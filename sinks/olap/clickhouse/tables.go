@@ -1,0 +1,48 @@
+package clickhouse
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// TableSize is one partition of a table: a month, or the whole of a table without months.
+type TableSize struct {
+	Table string
+	Month partitioner.Month // NoMonth for a table without months
+	Rows  int64             // not merged yet: an entity counts once per image
+	Bytes int64             // on disk
+}
+
+const tableSizesSQL = "SELECT table, partition, toString(sum(rows)), toString(sum(bytes_on_disk)) FROM system.parts " +
+	"WHERE active AND database = currentDatabase() GROUP BY table, partition ORDER BY table, partition"
+
+// TableSizes are the partitions of the file's tables that hold rows, in order of table and month.
+func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
+	months := map[string]bool{}
+	for _, t := range s.tables {
+		months[t.Name] = t.Month != event.None
+	}
+	err = s.pool.rows(ctx, tableSizesSQL, 4, func(f []string) {
+		byMonth, known := months[f[0]]
+		if !known {
+			return
+		}
+		size := TableSize{Table: f[0]}
+		size.Rows, _ = strconv.ParseInt(f[2], 10, 64)
+		size.Bytes, _ = strconv.ParseInt(f[3], 10, 64)
+		if byMonth {
+			var err error
+			if size.Month, err = partitioner.ParseMonth(f[1]); err != nil {
+				return // a partition that is no month's was not made by slotline
+			}
+		}
+		list = append(list, size)
+	})
+	if err != nil {
+		return nil, wrap(err, codeQuery, s.where())
+	}
+	return list, nil
+}
