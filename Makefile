@@ -1,4 +1,4 @@
-.PHONY: demo test soak bench lint rename
+.PHONY: demo test test-doris soak bench lint rename
 
 # A year of flights through the whole line, on servers inside the process. KEEP=1 leaves it running.
 demo:
@@ -9,6 +9,11 @@ demo:
 # All tests, with all their set-up. SLOTLINE_INTEGRATION=off|auto|must; SETUP=0 installs nothing.
 test:
 	@scripts/test.sh
+
+# The Doris sink's tests against the Doris that SLOTLINE_TEST_DORIS names: http://user:password@fe:8030?query_port=9030
+test-doris:
+	@test -n "$$SLOTLINE_TEST_DORIS" || { echo "set SLOTLINE_TEST_DORIS to http://user:password@fe:8030?query_port=9030; compose/README.md starts one"; exit 1; }
+	@cd integration && SLOTLINE_INTEGRATION=must go test -count=1 -v -run Doris .
 
 # The whole-line tests on whole data sets; takes hours.
 soak:

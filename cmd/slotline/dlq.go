@@ -27,7 +27,7 @@ type deadFlags struct {
 
 func (f *deadFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Sink, "sink", "", "only those of this `sink`: mysql, clickhouse, or outbox for the relay's")
+	flags.StringVar(&f.Sink, "sink", "", "only those of this `sink`: mysql, clickhouse, doris, or outbox for the relay's")
 	flags.StringVar(&f.Reason, "reason", "", "only those with this `reason`")
 	flags.StringVar(&f.Table, "table", "", "only events of this `table`")
 	flags.StringVar(&f.Tenant, "tenant", "", "only events of this `tenant`")

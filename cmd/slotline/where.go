@@ -15,7 +15,7 @@ func whereCommand(o *options) *cobra.Command {
 	var month string
 	cmd := &cobra.Command{
 		Use: "where TABLE TENANT ID", Args: cobra.RangeArgs(2, 3),
-		Short: "Find one entity: outbox, Kafka, shard, ClickHouse and dead letters, with versions",
+		Short: "Find one entity: outbox, Kafka, shard, OLAP stores and dead letters, with versions",
 		Long: `Where looks for one entity at every stage, shows the versions side by side, and says of each store whether it holds the
 greatest one, and if not why: not applied yet, halted, a dead letter, or missing. A table without tenant takes TABLE ID.
 

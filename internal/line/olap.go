@@ -6,6 +6,7 @@ import (
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
+	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/olap/clickhouse"
@@ -18,6 +19,7 @@ type olapSink interface {
 	SetLayout(*partitioner.Layout)
 	Plan(context.Context) ([]plan.Change, error)
 	Grants() []string
+	Find(ctx context.Context, t *event.Table, tenant, id string) (ver int64, err error)
 	Close() error
 }
 

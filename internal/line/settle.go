@@ -220,6 +220,9 @@ func newRedriveRules(cfg *config.Config, layout *partitioner.Layout) (*redriveRu
 	if cfg.Sinks.ClickHouse != nil {
 		limits["clickhouse"] = &event.LimitsClickHouse
 	}
+	if cfg.Sinks.Doris != nil {
+		limits["doris"] = &event.LimitsDoris
+	}
 	for sink, l := range limits {
 		rules, err := intake.New(cfg.Tables, l, cfg.Months.From)
 		if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
 )
 
 // Entity names what Where looks for.
@@ -80,7 +79,7 @@ type LogEvent struct {
 
 // StoreRow is the entity in one store: a shard, or the whole of an OLAP sink.
 type StoreRow struct {
-	Store     string      `json:"store"` // mysql/s1, clickhouse
+	Store     string      `json:"store"` // mysql/s1, clickhouse, doris
 	Rows      []StoredRow `json:"rows"`
 	Positions []StandsAt  `json:"positions"`
 	Verdict   string      `json:"verdict"` // see judge
@@ -128,7 +127,7 @@ const (
 	WhereOffsetsMax = 200_000
 )
 
-// Where looks for one entity in the outbox, in Kafka, in its shard, in ClickHouse and among the dead letters. A stage that
+// Where looks for one entity in the outbox, in Kafka, in its shard, in the OLAP stores and among the dead letters. A stage that
 // does not answer is listed in NotAsked and hides none of the others. progress is told what the search of the log does.
 func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Where, error) {
 	t, err := l.entityTable(&e)
@@ -382,29 +381,29 @@ func (l *Line) whereStores(t *event.Table, shards []string) ([]whereStore, error
 			return r, err
 		}})
 	}
-	if l.Config.Sinks.ClickHouse == nil {
-		return stores, nil
-	}
-	state, err := l.stateDB()
-	if err != nil {
-		return nil, err
-	}
-	olap, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: l.layout, State: state, Logger: l.Log})
-	if err != nil {
-		return nil, err
-	}
-	l.onClose(func() { _ = olap.Close() })
-	return append(stores, whereStore{"clickhouse", "clickhouse", func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
-		r := &StoreRow{Store: "clickhouse", sink: "clickhouse", Rows: []StoredRow{}}
-		if err := r.stands(ctx, state, parts); err != nil {
-			return nil, mysqldb.Wrap(err, "SL9018", "state "+l.Config.Sinks.State.Place())
+	for _, name := range l.olapSinks() {
+		state, err := l.stateDB()
+		if err != nil {
+			return nil, err
 		}
-		ver, err := olap.Find(ctx, t, e.Tenant, e.ID)
-		if ver > 0 {
-			r.add(t.Name, ver)
+		olap, err := l.openOLAP(name, l.Config, l.layout, state, "")
+		if err != nil {
+			return nil, err
 		}
-		return r, err
-	}}), nil
+		l.onClose(func() { _ = olap.Close() })
+		stores = append(stores, whereStore{name, name, func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
+			r := &StoreRow{Store: name, sink: name, Rows: []StoredRow{}}
+			if err := r.stands(ctx, state, parts); err != nil {
+				return nil, mysqldb.Wrap(err, "SL9018", "state "+l.Config.Sinks.State.Place())
+			}
+			ver, err := olap.Find(ctx, t, e.Tenant, e.ID)
+			if ver > 0 {
+				r.add(t.Name, ver)
+			}
+			return r, err
+		}})
+	}
+	return stores, nil
 }
 
 func (r *StoreRow) add(table string, ver int64) {

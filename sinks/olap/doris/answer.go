@@ -147,6 +147,7 @@ var texts = []known{
 	{"unknown table", fault.Fatal, "", "the table is not there", doApply},
 	{"can not find column", fault.Fatal, "", "the table lacks a column of the file", doApply},
 	{"unknown column", fault.Fatal, "", "the table lacks a column of the file", doApply},
+	{"no default value", fault.Fatal, "", "a column that the file does not have must be filled, and has no default", "give it a default, or put it into the file"},
 	{"need to specify the sequence column", fault.Fatal, "", "the table has another sequence column than _ver", doApply},
 	{"there is no sequence column", fault.Fatal, "", "the table has no sequence column", doApply},
 	{"only supported in unique tables", fault.Fatal, "", "the table was not made by slotline", doApply},

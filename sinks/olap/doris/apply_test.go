@@ -133,6 +133,30 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// An entity is found by its key, deleted or not, whatever its texts hold.
+func TestFind(t *testing.T) {
+	s, _ := served(t)
+	m := &maker{t: t, sink: s}
+	const odd = `it's \ "x"`
+	b := batchOf(m.flight(1, 3, november, "JFK"),
+		m.message("scans", event.Upsert, 2, event.Value{Bytes: []byte(odd)}, event.Value{Int: november.Sub(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)).Milliseconds() << 22},
+			event.Value{}, event.Value{Null: true}, event.Value{}, event.Value{}),
+		m.message("airports", event.Delete, 4, event.Value{Bytes: []byte("JFK")}, event.Value{Null: true}))
+	if r, err := apply(t, &owned{sink: s, group: &scripted{}}, b, 1); err != nil || len(r) > 0 {
+		t.Fatal(r, err)
+	}
+	scan := fmt.Sprint(november.Sub(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)).Milliseconds() << 22)
+	for _, c := range []struct {
+		table      int
+		tenant, id string
+		want       int64
+	}{{0, "UA", "1", 6}, {0, "UA", "2", 0}, {0, "DL", "1", 0}, {2, odd, scan, 4}, {4, "", "JFK", 9}, {4, "", "LAX", 0}} {
+		if got, err := s.Find(t.Context(), s.tables[c.table].Table, c.tenant, c.id); got != c.want || err != nil {
+			t.Errorf("%s %s %s: %d, %v, wanted %d", s.tables[c.table].Name, c.tenant, c.id, got, err, c.want)
+		}
+	}
+}
+
 // Each thing that can go wrong with one attempt, once: the batch is applied by the next tries, the rows are there once,
 // and nothing became a dead letter. P9: label and sequence make it safe to send again whatever was lost.
 func TestP9_DorisLoadIsSentAgain(t *testing.T) {

@@ -130,7 +130,7 @@ func tableDDL(t *event.Table, line string, replication int) string {
 		if i > 0 {
 			b.WriteString(",\n")
 		}
-		fmt.Fprintf(&b, "  %s %s %s", ident(c.name), c.typ, null(c.nullable))
+		b.WriteString("  " + columnDDL(c))
 	}
 	keys := keyNames(t)
 	fmt.Fprintf(&b, "\n) ENGINE=OLAP\nUNIQUE KEY(%s)\nCOMMENT %s\n", identList(keys), text(tableComment+tableFormat+lineComment+line))
@@ -151,13 +151,19 @@ func null(nullable bool) string {
 	return "NOT NULL"
 }
 
+// columnDDL declares a column. Those of the file that are not part of the key have a default, so that a sink of a file
+// without them goes on loading.
+func columnDDL(c physicalColumn) string {
+	declared := ident(c.name) + " " + c.typ + " " + null(c.nullable)
+	if !c.nullable && !c.key && c.source.Name != "" {
+		declared += fmt.Sprintf(" DEFAULT %q", zeroText(c.source.Type))
+	}
+	return declared
+}
+
 // addColumnDDL adds a column of the file behind those that are there: loads name their columns.
 func addColumnDDL(t *event.Table, c physicalColumn) string {
-	statement := fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s %s %s", ident(t.Name), ident(c.name), c.typ, null(c.nullable))
-	if !c.nullable {
-		statement += fmt.Sprintf(" DEFAULT %q", zeroText(c.source.Type))
-	}
-	return statement
+	return "ALTER TABLE " + ident(t.Name) + " ADD COLUMN " + columnDDL(c)
 }
 
 func viewName(t *event.Table) string { return t.Name + viewSuffix }

@@ -33,7 +33,8 @@ var (
 	readTables  = regexp.MustCompile(`^SELECT TABLE_NAME, TABLE_TYPE, TABLE_COMMENT FROM information_schema.tables WHERE TABLE_SCHEMA = '([^']*)' AND TABLE_NAME IN \((.*)\)$`)
 	describe    = regexp.MustCompile("^DESC `([^`]+)`$")
 	showCreate  = regexp.MustCompile("^SHOW CREATE TABLE `([^`]+)`$")
-	readRows    = regexp.MustCompile("^SELECT (`[^`]+`(?:,`[^`]+`)*) FROM `([^`]+)`$")
+	readRows    = regexp.MustCompile("^SELECT (`[^`]+`(?:,`[^`]+`)*) FROM `([^`]+)`(?: WHERE (.*))?$")
+	equals      = regexp.MustCompile("^`([^`]+)` = (?:'((?:[^']|'')*)'|(-?[0-9]+))$")
 	sequence    = regexp.MustCompile(`"function_column\.sequence_col" = "([^"]+)"`)
 )
 
@@ -98,7 +99,7 @@ func (s *Server) run(db, statement string) (result, error) {
 		return r, nil
 	}
 	if m := readRows.FindStringSubmatch(statement); m != nil {
-		return d.read(strings.Split(m[1], ","), m[2])
+		return d.read(strings.Split(m[1], ","), m[2], m[3])
 	}
 	if statement == "SELECT @@version_comment" {
 		r := result{columns: []string{"@@version_comment"}}
@@ -234,8 +235,8 @@ func (d *database) describe(name string) (result, error) {
 	return r, nil
 }
 
-// read reads columns of a table or view.
-func (d *database) read(names []string, from string) (result, error) {
+// read reads columns of a table or view, where columns have values.
+func (d *database) read(names []string, from, where string) (result, error) {
 	r := result{columns: names}
 	hidden := -1
 	t := d.tables[from]
@@ -255,7 +256,23 @@ func (d *database) read(names []string, from string) (result, error) {
 		}
 		at = append(at, i)
 	}
+	want := map[int]string{}
+	if where != "" {
+		for condition := range strings.SplitSeq(where, " AND ") {
+			m := equals.FindStringSubmatch(condition)
+			if m == nil || t.index(m[1]) < 0 {
+				return r, detail("Syntax error: %s", condition)
+			}
+			want[t.index(m[1])] = strings.NewReplacer("''", "'", `\\`, `\`).Replace(m[2]) + m[3]
+		}
+	}
+rows:
 	for _, have := range t.rows {
+		for i, value := range want {
+			if have[i] == nil || *have[i] != value {
+				continue rows
+			}
+		}
 		if hidden >= 0 && *have[hidden] != "0" {
 			continue
 		}

@@ -2,9 +2,9 @@ CREATE TABLE IF NOT EXISTS `flights` (
   `carrier` varchar(8) NOT NULL,
   `flight_id` largeint NOT NULL,
   `_month` date NOT NULL,
-  `sched_dep` datetime(6) NOT NULL,
-  `origin` varchar(12) NOT NULL,
-  `cancelled` boolean NOT NULL,
+  `sched_dep` datetime(6) NOT NULL DEFAULT "1970-01-01 00:00:00",
+  `origin` varchar(12) NOT NULL DEFAULT "",
+  `cancelled` boolean NOT NULL DEFAULT "0",
   `arr_delay` int NULL,
   `fare` decimal(12,2) NULL,
   `_ver` bigint NOT NULL,
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS `days` (
   `carrier` varchar(8) NOT NULL,
   `day_id` int NOT NULL,
   `_month` date NOT NULL,
-  `day` date NOT NULL,
+  `day` date NOT NULL DEFAULT "1970-01-01",
   `_ver` bigint NOT NULL,
   `_deleted` boolean NOT NULL
 ) ENGINE=OLAP
@@ -66,10 +66,10 @@ CREATE TABLE IF NOT EXISTS `scans` (
   `customer` varchar(256) NOT NULL,
   `scan_id` bigint NOT NULL,
   `_month` date NOT NULL,
-  `raw` string NOT NULL,
+  `raw` string NOT NULL DEFAULT "",
   `more` string NULL,
-  `note` string NOT NULL,
-  `weight` double NOT NULL,
+  `note` string NOT NULL DEFAULT "",
+  `weight` double NOT NULL DEFAULT "0",
   `_ver` bigint NOT NULL,
   `_deleted` boolean NOT NULL
 ) ENGINE=OLAP
@@ -100,7 +100,7 @@ CREATE TABLE IF NOT EXISTS `passengers` (
   `carrier` varchar(8) NOT NULL,
   `passenger_id` largeint NOT NULL,
   `note` varchar(80) NULL,
-  `name` varchar(400) NOT NULL,
+  `name` varchar(400) NOT NULL DEFAULT "",
   `_ver` bigint NOT NULL,
   `_deleted` boolean NOT NULL
 ) ENGINE=OLAP
