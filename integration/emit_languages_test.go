@@ -24,6 +24,7 @@ const languagesDir = "../examples/languages/"
 // Go, plain SQL and Java append the rows of rows.jsonl, byte for byte; the relay publishes them, and the events that a
 // reader decodes are the same whoever emitted them.
 func TestEmitFromOtherLanguages(t *testing.T) {
+	t.Parallel() // most of it is the start of a JVM
 	jar := harness.JDBC(t)
 	m := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 4")
@@ -158,6 +159,28 @@ tables:%s`, l.cfg.Line, strings.Join(l.cfg.Kafka.Brokers, ", "), m.URL(database)
 		if late > 0 {
 			t.Errorf("%s: %d rows were not created now", e.name, late)
 		}
+	}
+
+	// A trigger may call the script's procedure; what it wrote goes with the transaction.
+	conn, err := l.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, statement := range []string{
+		"CREATE TRIGGER airport_emits AFTER INSERT ON airport FOR EACH ROW CALL slotline_emit('airports', '', NEW.code, 1, NULL, NULL, NULL, NULL, '{}')",
+		"START TRANSACTION", "INSERT INTO airport VALUES ('LAX', 'Los Angeles')",
+	} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%v in %s", err, statement)
+		}
+	}
+	var triggered int
+	if err := conn.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM slotline_outbox_00 WHERE entity_id = 'LAX'").Scan(&triggered); err != nil || triggered != 1 {
+		t.Errorf("the trigger wrote %d events, %v", triggered, err)
+	}
+	if _, err := conn.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
 	}
 
 	// The page shows what is tested: its first SQL is the script's, its second answers how far a lane is behind.

@@ -85,4 +85,6 @@ func TestTraceFromEmitToKafka(t *testing.T) {
 }
 
 // docs/emit.md shows the function that is tested here.
-func TestDocsShowTheTraceThatIsTested(t *testing.T) { docsShow(t, "emit_trace_test.go", "func traceParent") }
+func TestDocsShowTheTraceThatIsTested(t *testing.T) {
+	docsShow(t, "emit_trace_test.go", "func traceParent")
+}
