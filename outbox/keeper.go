@@ -16,7 +16,7 @@ const (
 	// ddlWaitMax is how long a split may wait for its metadata lock: emitters queue behind it meanwhile.
 	ddlWaitMax   = 50 * time.Millisecond
 	ddlLook      = 10 * time.Millisecond // between looks at whether it waits
-	ddlRetryMax  = 5 * time.Minute
+	ddlRetryMax  = 15                    // times Timing.Split, between tries: 5 minutes
 	lockWaiting  = "Waiting for table metadata lock"
 	ddlRunsMax   = 30 * time.Second
 	partitionSQL = "SELECT partition_name, partition_description FROM information_schema.partitions" +
@@ -43,7 +43,7 @@ func (s *session) keepPartitions(ctx context.Context) {
 			splits = 0
 		case ctx.Err() == nil:
 			splits++
-			pause = backoff(splits, s.relay.o.Timing.Split, ddlRetryMax)
+			pause = backoff(splits, s.relay.o.Timing.Split, ddlRetryMax*s.relay.o.Timing.Split)
 			if errors.Is(err, errWaited) {
 				s.log.Info("partitions ahead are made later: a transaction holds the lane table", "tries", splits)
 			} else {
@@ -56,7 +56,7 @@ func (s *session) keepPartitions(ctx context.Context) {
 			} else {
 				purges++
 			}
-			purgeAt = now.Add(backoff(purges, s.relay.o.Timing.Split, ddlRetryMax))
+			purgeAt = now.Add(backoff(purges, s.relay.o.Timing.Split, ddlRetryMax*s.relay.o.Timing.Split))
 		}
 		sleep(ctx, pause)
 	}

@@ -1,7 +1,9 @@
 package outbox
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/slotline/slotline/event"
@@ -302,4 +304,12 @@ func TestForgetIsStored(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestGoldenPurgeSQL(t *testing.T) {
+	name := purgeTable(0, 0xabcd)
+	list := append(makePurgeSQL(0, name), exchangeSQL(0, idPartition{1001}, name), fmt.Sprintf(idsOfSQL, name),
+		lateSQL(name, []idRange{{7, 7}, {9, 12}}, foundRows), putBackSQL(0, name, []idRange{{9, 9}}), dropPartitionSQL(0, idPartition{1001}),
+		purgeTablesSQL, fmt.Sprintf(anchorSQL, LaneTable(0)), partitionSQL, partitionSizesSQL, ddlLockSQL, holdersSQL)
+	golden(t, "purge.sql", strings.Join(list, ";\n")+";\n")
 }

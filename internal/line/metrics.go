@@ -73,11 +73,15 @@ var (
 	laneLost  = prometheus.NewDesc("slotline_relay_lost_commits_total", "Events in the topic whose transactions a failover or a restore lost.", []string{"lane"}, nil)
 	laneFly   = prometheus.NewDesc("slotline_relay_in_flight_events", "Events sent and not yet acknowledged.", []string{"lane"}, nil)
 	laneHalt  = prometheus.NewDesc("slotline_relay_lane_halted", "1 when the lane is halted.", []string{"lane"}, nil)
+	lanePart  = prometheus.NewDesc("slotline_relay_partitions_ahead", "Empty partitions of the lane table beyond its greatest id; 0 when ids are about to reach the last one, or have.", []string{"lane"}, nil)
+	laneHeld  = prometheus.NewDesc("slotline_relay_purge_held_seconds", "How long partitions behind the cursor have waited to be purged; 0 when none waits.", []string{"lane"}, nil)
+	lanePurgP = prometheus.NewDesc("slotline_relay_purged_partitions_total", "Partitions purged.", []string{"lane"}, nil)
+	lanePurgR = prometheus.NewDesc("slotline_relay_purged_rows_total", "Published rows purged.", []string{"lane"}, nil)
 	laneDelay = prometheus.NewDesc("slotline_relay_publish_seconds", "Time from append to acknowledgement by Kafka.", []string{"lane"}, nil)
 )
 
 func (c laneCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{laneOwned, laneTaken, laneGiven, laneGaps, lanePub, laneFound, laneDead, laneLost, laneFly, laneHalt, laneDelay} {
+	for _, d := range []*prometheus.Desc{laneOwned, laneTaken, laneGiven, laneGaps, lanePub, laneFound, laneDead, laneLost, laneFly, laneHalt, lanePart, laneHeld, lanePurgP, lanePurgR, laneDelay} {
 		ch <- d
 	}
 }
@@ -103,6 +107,16 @@ func (c laneCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(laneHalt, boolean(s.Halted != nil))
 		counter(laneTaken, s.TakeOvers)
 		counter(laneGiven, s.HandOvers)
+		if s.Owner != "" {
+			gauge(lanePart, float64(s.PartitionsAhead))
+			held := 0.0
+			if !s.PurgeHeldSince.IsZero() {
+				held = time.Since(s.PurgeHeldSince).Seconds()
+			}
+			gauge(laneHeld, held)
+		}
+		counter(lanePurgP, s.PurgedPartitions)
+		counter(lanePurgR, s.PurgedRows)
 		counter(lanePub, s.Published)
 		counter(laneFound, s.Found)
 		counter(laneDead, s.Dead)

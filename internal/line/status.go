@@ -102,8 +102,7 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 	seconds := time.Since(began).Seconds()
 	ends := map[event.Partition]int64{}
 	for _, v := range views {
-		s.Lanes = append(s.Lanes, LaneStatus{Lane: v.Lane, Owner: v.Owner, Cursor: v.Cursor, Backlog: v.Events(),
-			OldestSeconds: v.OldestAge.Seconds(), SavedSeconds: v.SavedAge.Seconds(), GapsHot: v.GapsHot, GapsCold: v.GapsCold, Parked: v.Parked})
+		s.Lanes = append(s.Lanes, laneStatus(v))
 		if v.HaltedAt != nil {
 			s.Halted = append(s.Halted, HaltStatus{Sink: "outbox", Partition: int32(v.Lane), Since: v.HaltedAt.UTC(), Code: v.HaltCode, Text: v.HaltText})
 		}

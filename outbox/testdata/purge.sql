@@ -1,0 +1,14 @@
+DROP TABLE IF EXISTS slotline_outbox_00_purge_0000abcd;
+CREATE TABLE slotline_outbox_00_purge_0000abcd LIKE slotline_outbox_00;
+ALTER TABLE slotline_outbox_00_purge_0000abcd REMOVE PARTITIONING;
+ALTER TABLE slotline_outbox_00 EXCHANGE PARTITION p1000 WITH TABLE slotline_outbox_00_purge_0000abcd;
+SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM slotline_outbox_00_purge_0000abcd;
+SELECT id FROM slotline_outbox_00_purge_0000abcd WHERE id IN (7) OR id BETWEEN 9 AND 12 ORDER BY id LIMIT 500;
+INSERT IGNORE INTO slotline_outbox_00 (id, event_id, tbl, tenant, entity_id, op, version, month, spread, codec, created_at, trace, payload) SELECT id, event_id, tbl, tenant, entity_id, op, version, month, spread, codec, created_at, trace, payload FROM slotline_outbox_00_purge_0000abcd WHERE id IN (9);
+ALTER TABLE slotline_outbox_00 DROP PARTITION p1000;
+SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LEFT(table_name, ?) = ?;
+SELECT id, event_id FROM slotline_outbox_00 WHERE id <= ? ORDER BY id DESC LIMIT 1;
+SELECT partition_name, partition_description FROM information_schema.partitions WHERE table_schema = DATABASE() AND table_name = ? AND partition_name IS NOT NULL;
+SELECT partition_description, COALESCE(table_rows, 0), COALESCE(data_length, 0) FROM information_schema.partitions WHERE table_schema = DATABASE() AND table_name = ? AND partition_name IS NOT NULL;
+SELECT CONNECTION_ID(), GET_LOCK(CONCAT('slotline ', CRC32(DATABASE())), 5);
+SELECT CONCAT(owner_thread_id, ' ', owner_event_id, ' ', object_instance_begin) FROM performance_schema.metadata_locks WHERE object_type = 'TABLE' AND object_schema = DATABASE() AND object_name = ? AND lock_status = 'GRANTED' AND lock_duration = 'TRANSACTION' AND owner_event_id > 0;
