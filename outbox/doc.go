@@ -19,9 +19,12 @@
 // rows never updated or deleted, connections to the primary. Only the database's clock is compared with its own
 // stamps; leases are judged by the monotonic clock.
 //
+// Several relays know of each other by the table slotline_relay alone, and spread the lanes evenly (assign). It only says
+// who should run a lane; who does is the lease's decision.
+//
 // How it fails: Relay.Run retries outages for ever and says so; a lane whose state cannot be read, or that meets a
 // flood of dead letters, halts, and the others go on. All errors are package fault's (SL50nn).
 //
-// The files: idset, gaps, flow, generations, tail and batch decide and do no I/O; ddl, insert, lanestate, readsql,
+// The files: assign, idset, gaps, flow, generations, tail and batch decide and do no I/O; ddl, insert, lanestate, readsql,
 // deadletter hold the SQL; relay, session and reader act.
 package outbox

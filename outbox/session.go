@@ -278,7 +278,7 @@ func (s *session) takeAnswers() error {
 	for i := range s.answers {
 		a := &s.answers[i]
 		if errors.Is(a.Err, ErrProducerLost) {
-			return fmt.Errorf("outbox lane %02d: %w", s.lane, a.Err)
+			return a.Err
 		}
 		if a.Err != nil && s.flow.parts[a.Out.item.part].err == nil && !errors.Is(a.Err, ErrRecordTooLarge) {
 			s.log.Warn("partition refuses; its ids are parked", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "err", a.Err)

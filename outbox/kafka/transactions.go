@@ -244,7 +244,7 @@ func (w *Writer) producerLost(err error) error {
 			Why:  fmt.Sprintf("another relay has taken the lane over, or Kafka ended a transaction that was open for %v; nothing of it is in the topic", transactionTimeout),
 			Do:   "nothing if it happens once: the lane's owner takes it over anew; else see whether this process is starved of CPU or cut off"}
 	} else {
-		err = kafka.Wrap(err, w.cfg.Kafka.Brokers, fmt.Sprintf("publish a transaction of outbox lane %02d", w.lane))
+		err = kafka.Wrap(err, w.cfg.Kafka.Brokers, fmt.Sprintf("publish a transaction of outbox lane %02d; the topic tells what became of it", w.lane))
 	}
 	return fmt.Errorf("%w: %w", outbox.ErrProducerLost, err)
 }
@@ -261,7 +261,7 @@ func (w *Writer) Fence(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(w.life, cancel)()
 	if _, _, err := w.client.ProducerID(ctx); err != nil {
-		return kafka.Wrap(err, w.cfg.Kafka.Brokers, fmt.Sprintf("fence earlier owners of outbox lane %02d (transactional.id %s)", w.lane, TransactionalID(w.cfg.Line, w.lane)))
+		return kafka.Wrap(err, w.cfg.Kafka.Brokers, "fence the lane's earlier owners, transactional.id "+TransactionalID(w.cfg.Line, w.lane))
 	}
 	return nil
 }
