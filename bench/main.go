@@ -22,6 +22,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ import (
 const outFile = "out/latest.json"
 
 func main() { harness.Program(func() int { return run(os.Getenv, os.Stdout, os.Stderr) }) }
+
+// gcPercent is that of the slotline program, for both sides.
+const gcPercent = 400
 
 // run is main with its surroundings passed in.
 func run(env func(string) string, stdout, stderr io.Writer) int {
@@ -57,6 +61,9 @@ func run(env func(string) string, stdout, stderr io.Writer) int {
 		defer stop()
 	}
 	fmt.Fprintf(stdout, "%s\nseed %d, scale %g\n", machine(), s.seed, s.scale)
+	if env("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	var results []Result
 	failed := 0
 	for _, b := range chosen {

@@ -198,6 +198,9 @@ func relayCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// gcPercent lets more garbage gather before it is collected than Go's 100: a tenth to a fifth less CPU.
+const gcPercent = 400
+
 // work runs parts of a line until a signal; a second signal ends the process at once.
 func work(cmd *cobra.Command, o *options, w *workOptions, choose func(*line.Line) line.Parts) error {
 	l, err := o.open()
@@ -212,6 +215,9 @@ func work(cmd *cobra.Command, o *options, w *workOptions, choose func(*line.Line
 	parts.Instance = w.instance
 	if os.Getenv("GOMEMLIMIT") == "" { // garbage counts as memory: collect it before the bound is passed (P10)
 		debug.SetMemoryLimit(l.Config.Limits.MemoryBytesMax)
+	}
+	if os.Getenv("GOGC") == "" { // most of what is made is garbage soon; the memory limit still bounds it
+		debug.SetGCPercent(gcPercent)
 	}
 	halted, err := l.Run(cmd.Context(), parts)
 	if err != nil {
