@@ -156,7 +156,7 @@ tables:
     topic: other
     columns: { n: int64, i: uint64, v: int64, "d": "decimal(12,2)?" }
   u: { id: i, columns: { i: int64 } }
-outbox: { dsn: "mysql://u:${P}@${H}:${PORT}/x", lanes: "2", backlog_events_max: 1_000, backlog_age_max: 1d12h }
+outbox: { dsn: "mysql://u:${P}@${H}:${PORT}/x", lanes: "2", backlog_events_max: 1_000, backlog_age_max: 1d12h, transactional: true }
 sinks: { state: "mysql://u@db/state", clickhouse: { dsn: "clickhouse://u@c1,c2:9001/d" } }
 months:
 limits: { memory_bytes_max: 1GiB }
@@ -164,7 +164,7 @@ limits: { memory_bytes_max: 1GiB }
 	if cfg.Sinks.ClickHouse.Groups != 3 {
 		t.Errorf("4 groups by default for 3 partitions became %d", cfg.Sinks.ClickHouse.Groups)
 	}
-	if cfg.Outbox.BacklogAgeMax != 36*time.Hour || cfg.Outbox.BacklogEventsMax != 1000 || cfg.Outbox.Lanes != 2 {
+	if cfg.Outbox.BacklogAgeMax != 36*time.Hour || cfg.Outbox.BacklogEventsMax != 1000 || cfg.Outbox.Lanes != 2 || !cfg.Outbox.Transactional {
 		t.Errorf("%+v", cfg.Outbox)
 	}
 	want := []partitioner.TenantSpec{
