@@ -198,7 +198,7 @@ func relayCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// gcPercent lets more garbage gather before it is collected than Go's 100: a tenth to a fifth less CPU.
+// gcPercent lets more garbage gather before it is collected than Go's 100: batches in flight are scanned less often.
 const gcPercent = 400
 
 // work runs parts of a line until a signal; a second signal ends the process at once.
