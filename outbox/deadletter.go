@@ -128,6 +128,11 @@ func settledMissing(err error) error {
 		Do:   "slotline apply adds the columns; the relay need not stop"}
 }
 
+// generations give the letter's id, and no other, the version that it had: later generations began above it.
+func (d *DeadLetter) generations() generations {
+	return generations{{From: 1, Number: d.Generation}}
+}
+
 // deadRowSQL reads a dead letter as the relay reads a lane table.
 func deadRowSQL(key DeadKey) string {
 	return fmt.Sprintf("SELECT %s FROM slotline_dead WHERE lane = %d AND generation = %d AND id = %d", rowColumns, key.Lane, key.Generation, key.ID)
@@ -156,7 +161,7 @@ func Redrive(ctx context.Context, db *sql.DB, cfg *config.Config, layout *partit
 		if _, err := scanRow(v, &row, &a); err != nil {
 			return false, err
 		}
-		it = r.item(&row, generations{{From: 1, Number: letter.Generation}}, &a)
+		it = r.item(&row, letter.generations(), &a)
 		return false, nil
 	})
 	switch {
