@@ -18,8 +18,8 @@ import (
 type Options struct {
 	Config *config.Config
 	Sink   Sink
-	// Reload is called when an event's layout epoch is newer than the sink's: it reads the applied layout and gives it
-	// to the sink. nil: the event waits until the process restarts.
+	// Reload is called when the layout epoch of an event, or of the sink's database, is newer than the sink's: it reads
+	// the applied layout and gives it to the sink. nil: the event waits until the process restarts.
 	Reload func(ctx context.Context) error
 	// Batch bounds one batch; default: what Config says of the sink of this name.
 	Batch Limits

@@ -64,7 +64,7 @@ func newConsumerLine(t *testing.T, server *harness.KafkaServer) *consumerLine {
 // apply makes the topics by the plan, as `slotline apply` does.
 func (l *consumerLine) apply() {
 	l.Helper()
-	changes, err := kafka.Plan(l.Context(), l.cl, l.setup.Config)
+	changes, _, err := kafka.Plan(l.Context(), l.cl, l.setup.Config, 0)
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -57,12 +57,10 @@ func validateFor(s Spec, n int) Problems {
 // WithPartitions.
 func (s Spec) After(applied *Layout, n int, free []SlotRange) (Spec, error) {
 	old := applied.spec
-	s.Retired = old.retiredBy(s)
+	s.Retired, s.Met = old.retiredBy(s), nil
 	if n < len(old.Partitions) || s.Slots != old.Slots {
-		s.Met = nil
 		return s.WithPartitions(n)
 	}
-	s.Met = old.Met
 	if ps := validateFor(s, n); len(ps) > 0 {
 		return Spec{}, ps
 	}

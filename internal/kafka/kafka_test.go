@@ -57,7 +57,7 @@ func open(t *testing.T, cfg *config.Config) *kgo.Client {
 func TestPlanMakesTopicsAndAwaitsLeaders(t *testing.T) {
 	_, cfg := cluster(t)
 	cl := open(t, cfg)
-	changes, err := Plan(t.Context(), cl, cfg)
+	changes, _, err := Plan(t.Context(), cl, cfg, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestPlanMakesTopicsAndAwaitsLeaders(t *testing.T) {
 	if err := Check(t.Context(), cl, Topics(cfg)); err != nil {
 		t.Errorf("the topics that apply made are refused: %v", err)
 	}
-	if changes, err = Plan(t.Context(), cl, cfg); err != nil || len(changes) != 0 {
+	if changes, _, err = Plan(t.Context(), cl, cfg, 0); err != nil || len(changes) != 0 {
 		t.Errorf("a second plan is not empty: %+v, %v", changes, err)
 	}
 }
@@ -118,7 +118,7 @@ func TestCheckRefuses(t *testing.T) {
 	if err := Check(t.Context(), cl, Topics(cfg)); fault.CodeOf(err) != "SL2005" {
 		t.Errorf("limited retention: %v", err)
 	}
-	changes, err := Plan(t.Context(), cl, cfg)
+	changes, _, err := Plan(t.Context(), cl, cfg, 0)
 	if err != nil || len(changes) != 1 || changes[0].Sign != plan.Alter || changes[0].Note != "retention.ms 604800000 -> -1" {
 		t.Fatalf("plan to widen: %+v, %v", changes, err)
 	}
@@ -131,7 +131,7 @@ func TestCheckRefuses(t *testing.T) {
 	cfg.Kafka.Partitions = 16
 	const want = `topic flights.events has 4 partitions, layout epoch 1 says 16; nothing was started [SL2003]
   publishing now would send tenants to partitions where other processes do not look for them
-  do: set kafka.partitions: 4 if the topic is right, or delete the empty topic and run slotline apply`
+  do: slotline apply, if one did not end; else set kafka.partitions: 4 if the topic is right, or delete the empty topic and apply`
 	if err := Check(t.Context(), cl, Topics(cfg)); err == nil || err.Error() != want {
 		t.Errorf("partition count:\n%v\nwant\n%s", err, want)
 	}

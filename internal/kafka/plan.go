@@ -14,24 +14,31 @@ import (
 )
 
 // Plan says what `slotline apply` would do to the line's topics. It changes nothing; cl must stay open until the
-// changes were applied.
-func Plan(ctx context.Context, cl *kgo.Client, cfg *config.Config) ([]plan.Change, error) {
+// changes were applied. applied is the number of partitions that the layout in force has, 0 without one: a topic with
+// that many, or with more after an apply that did not end, is widened to what the file says. That comes later than the
+// other changes, just before the layout: from then on processes that run by the layout in force cannot start.
+func Plan(ctx context.Context, cl *kgo.Client, cfg *config.Config, applied int) (changes, widen []plan.Change, err error) {
 	topics := Topics(cfg)
 	have, err := describe(ctx, cl, topics)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	where := "kafka " + strings.Join(cfg.Kafka.Brokers, ",")
 	if v := version(ctx, cl); v != "" {
 		where += " (" + v + ")"
 	}
-	var changes []plan.Change
 	for _, t := range topics {
 		f := have[t.Name]
 		if f == nil {
 			changes = append(changes, plan.Change{Where: where, Sign: plan.Create, What: "topic " + t.Name, Note: t.describe(),
 				Do: func(ctx context.Context) error { return t.Create(ctx, cl) }})
 			continue
+		}
+		if n := f.partitions; t.checksLayout && applied > 0 && applied <= n && n < t.Partitions {
+			widen = append(widen, plan.Change{Where: where, Sign: plan.Alter, What: "topic " + t.Name,
+				Note: fmt.Sprintf("partitions %d -> %d", n, t.Partitions),
+				Do:   func(ctx context.Context) error { return t.addPartitions(ctx, cl) }})
+			f.partitions = t.Partitions
 		}
 		for _, d := range compare(t, f) {
 			if d.refuse != nil {
@@ -46,7 +53,7 @@ func Plan(ctx context.Context, cl *kgo.Client, cfg *config.Config) ([]plan.Chang
 				Note: fmt.Sprintf("has %d replicas, the file says %d: kafka-reassign-partitions adds them", f.replication, t.Replication)})
 		}
 	}
-	return changes, nil
+	return changes, widen, nil
 }
 
 // describe is "16 partitions, replication 3, retention forever".

@@ -89,7 +89,7 @@ func compare(want Topic, have *found) []difference {
 			What: fmt.Sprintf("topic %s has %d partitions, layout epoch %d says %d; nothing was started",
 				want.Name, have.partitions, want.LayoutEpoch, want.Partitions),
 			Why: "publishing now would send tenants to partitions where other processes do not look for them",
-			Do: fmt.Sprintf("set kafka.partitions: %d if the topic is right, or delete the empty topic and run slotline apply",
+			Do: fmt.Sprintf("slotline apply, if one did not end; else set kafka.partitions: %d if the topic is right, or delete the empty topic and apply",
 				have.partitions)}})
 	}
 	if policy := have.settings["cleanup.policy"]; strings.Contains(policy, "compact") {
@@ -226,11 +226,25 @@ func (t Topic) Create(ctx context.Context, cl *kgo.Client) error {
 	case err != nil:
 		return Wrap(err, brokers, "make topic "+t.Name)
 	}
-	return awaitLeaders(ctx, cl, t)
+	return awaitLeaders(ctx, cl, t, 1)
 }
 
-// awaitLeaders waits until every partition of the topic has a leader that this client sees.
-func awaitLeaders(ctx context.Context, cl *kgo.Client, t Topic) error {
+// addPartitions brings the topic to its number of partitions and waits until each has a leader.
+func (t Topic) addPartitions(ctx context.Context, cl *kgo.Client) error {
+	resp, err := kadm.NewClient(cl).UpdatePartitions(ctx, t.Partitions, t.Name)
+	for _, r := range resp {
+		if !errors.Is(r.Err, kerr.InvalidPartitions) { // it has as many already
+			err = errors.Join(err, r.Err)
+		}
+	}
+	if err != nil {
+		return Wrap(err, seeds(cl), "add partitions to topic "+t.Name)
+	}
+	return awaitLeaders(ctx, cl, t, t.Partitions)
+}
+
+// awaitLeaders waits until the topic has at least so many partitions, and each a leader that this client sees.
+func awaitLeaders(ctx context.Context, cl *kgo.Client, t Topic, partitions int) error {
 	wait, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()
 	var last error
@@ -238,7 +252,7 @@ func awaitLeaders(ctx context.Context, cl *kgo.Client, t Topic) error {
 		have, err := describe(wait, cl, []Topic{t})
 		f := have[t.Name]
 		switch {
-		case err == nil && f != nil && f.partitions > 0 && len(f.leaderless) == 0:
+		case err == nil && f != nil && f.partitions >= partitions && len(f.leaderless) == 0:
 			return nil
 		case err != nil && Classify(err) == fault.Fatal:
 			return err

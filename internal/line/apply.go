@@ -3,11 +3,12 @@ package line
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -28,6 +29,8 @@ type Plan struct {
 	Sinks       []string     `json:"sinks"`
 	Changes     []PlanChange `json:"changes"`
 	Done        bool         `json:"done"` // the changes were made
+
+	inForce int64 // the layout epoch that it was made for; 0 for a line that was never applied
 }
 
 // PlanChange is one line of a plan.
@@ -53,6 +56,13 @@ func (p *Plan) counts() (create, alter, decide int) {
 		}
 	}
 	return
+}
+
+// altersTables says whether there is something that sinks take from the file at their start. Topics and layouts are not.
+func (p *Plan) altersTables() bool {
+	return slices.ContainsFunc(p.Changes, func(c PlanChange) bool {
+		return c.change.Sign == plan.Alter && !strings.HasPrefix(c.What, "topic ") && !strings.HasPrefix(c.What, "slotline_layout")
+	})
 }
 
 // Differs says whether there is anything to do or to decide.
@@ -82,7 +92,7 @@ func (p *Plan) WriteText(w io.Writer) error {
 	switch {
 	case p.Done:
 		fmt.Fprintf(w, "Done: %d created, %d altered, %d need a decision.\n", create, alter, decide)
-		if alter > 0 {
+		if p.altersTables() {
 			fmt.Fprintln(w, "Next: restart the sinks with this file, then let services emit what is new.")
 		}
 	case create+alter+decide == 0:
@@ -102,6 +112,11 @@ func (p *Plan) add(changes ...plan.Change) {
 // Apply makes the changes in order. It stops at the first that fails; applying again goes on from there. With a
 // decision pending it makes all changes that need none and then says so.
 func (l *Line) Apply(ctx context.Context, p *Plan) error {
+	end, err := l.applyAlone(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer end()
 	for _, c := range p.Changes {
 		if err := c.change.Apply(ctx); err != nil {
 			return fmt.Errorf("%s, %s: %w", c.Where, c.What, err)
@@ -116,38 +131,29 @@ func (l *Line) Apply(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// targetLayout is the layout that apply makes for: the one in force, or for a new line the file's.
-func (l *Line) targetLayout(ctx context.Context) (layout *partitioner.Layout, isNew bool, err error) {
-	err = l.loadLayout(ctx)
-	if err == nil {
-		return l.layout, false, nil
-	}
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != codeNeverApplied {
-		return nil, false, err
-	}
-	spec, err := l.Config.Layout.WithPartitions(l.Config.Kafka.Partitions)
-	if err != nil {
-		return nil, false, err
-	}
-	layout, err = partitioner.New(spec)
-	return layout, true, err
-}
-
 // Plan asks every server what it lacks. It changes nothing.
 func (l *Line) Plan(ctx context.Context) (*Plan, error) {
-	layout, isNew, err := l.targetLayout(ctx)
+	applied, err := l.appliedLayout(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Line: l.Config.Line, LayoutEpoch: layout.Epoch(), Slots: layout.Slots(), Partitions: layout.Partitions(),
+	if applied != nil && l.Config.Layout.Epoch <= applied.Epoch() {
+		if _, err := agree(l.Config.File, l.Config.Layout, l.Config.Kafka.Partitions, applied); err != nil {
+			return nil, err
+		}
+	}
+	p := &Plan{Line: l.Config.Line, LayoutEpoch: l.Config.Layout.Epoch, Slots: l.Config.Layout.Slots, Partitions: l.Config.Kafka.Partitions,
 		Lanes: l.Config.Outbox.Lanes, Shards: len(l.Config.Shards), Sinks: []string{"mysql"}, Changes: []PlanChange{}}
 	cl, err := l.kafkaClient(ctx, "apply")
 	if err != nil {
 		return nil, err
 	}
 	l.onClose(cl.Close)
-	changes, err := kafka.Plan(ctx, cl, l.Config)
+	partitions := 0
+	if applied != nil {
+		p.inForce, partitions = applied.Epoch(), applied.Partitions()
+	}
+	changes, widen, err := kafka.Plan(ctx, cl, l.Config, partitions)
 	if err != nil {
 		return nil, err
 	}
@@ -165,6 +171,11 @@ func (l *Line) Plan(ctx context.Context) (*Plan, error) {
 	if err := l.checkDatabases(ctx, db); err != nil {
 		return nil, err
 	}
+	c, err := l.settleChange(ctx, applied)
+	if err != nil {
+		return nil, err
+	}
+	layout := c.target
 	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: layout, Logger: l.Log})
 	if err != nil {
 		return nil, err
@@ -192,21 +203,13 @@ func (l *Line) Plan(ctx context.Context) (*Plan, error) {
 		p.add(changes...)
 	}
 
-	// The layout comes last, and in the outbox database last of all: what is stored there is what processes run from.
-	for i, shard := range l.Config.Shards {
-		shardDB, err := l.shardDB(i)
-		if err != nil {
-			return nil, err
-		}
-		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
-		if err := l.planLayout(ctx, p, shardDB, shard.Name, where, layout); err != nil {
-			return nil, err
-		}
-	}
-	if !isNew {
-		return p, nil
-	}
-	return p, l.planLayout(ctx, p, db, "", "outbox "+l.Config.Outbox.DSN.Place(), layout)
+	p.add(widen...)
+	return p, l.planChange(ctx, p, c, sink)
+}
+
+// shardWhere names a shard in errors.
+func shardWhere(shard config.Shard) string {
+	return fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
 }
 
 // checkDatabases refuses shards that are one database by two addresses, or the outbox's, and tables that another line
@@ -235,7 +238,7 @@ func (l *Line) checkDatabases(ctx context.Context, outboxDB *sql.DB) error {
 		if err != nil {
 			return err
 		}
-		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
+		where := shardWhere(shard)
 		if err := identify(db, where); err != nil {
 			return err
 		}
@@ -247,7 +250,8 @@ func (l *Line) checkDatabases(ctx context.Context, outboxDB *sql.DB) error {
 }
 
 // planLayout adds the storing of the layout, where it is not stored yet.
-func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, shard, where string, layout *partitioner.Layout) error {
+func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, shard, where string, c *change) error {
+	layout := c.target
 	stored, err := readLayout(ctx, db, l.Config.Line, shard, where)
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
@@ -255,9 +259,11 @@ func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, shard, where
 	if stored != nil && stored.Digest() == layout.Digest() {
 		return nil
 	}
-	if stored != nil && stored.Epoch() >= layout.Epoch() {
+	// A shard that is new may hold what an apply that was taken back has left; never an older layout of this line.
+	left := stored != nil && c.isNewer() && stored.Epoch() > c.applied.Epoch()
+	if stored != nil && !left && (c.isNewer() || stored.Epoch() >= layout.Epoch()) {
 		return &fault.Error{Code: "SL1808", Class: fault.Usage,
-			What: fmt.Sprintf("%s holds another layout, of epoch %d; the outbox database's has epoch %d", where, stored.Epoch(), layout.Epoch()),
+			What: fmt.Sprintf("%s holds another layout, of epoch %d; this one has epoch %d", where, stored.Epoch(), layout.Epoch()),
 			Why:  "the database belongs to an earlier life of this line",
 			Do:   "give the line databases of its own; nothing was changed"}
 	}

@@ -123,7 +123,23 @@ func writeLayout(ctx context.Context, db *sql.DB, line, shard string, tables []s
 	if _, err := db.ExecContext(ctx, layoutDDL); err != nil {
 		return err
 	}
-	_, err := db.ExecContext(ctx, "INSERT INTO slotline_layout (line, epoch, shard, table_names, digest, body, applied_at) "+
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := storeLayout(ctx, tx, line, shard, tables, l.Epoch()-1, l); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// storeLayout stores l in place of any layout that is newer than the one in force: nobody has run by those.
+func storeLayout(ctx context.Context, tx *sql.Tx, line, shard string, tables []string, inForce int64, l *partitioner.Layout) error {
+	if _, err := tx.ExecContext(ctx, "DELETE FROM slotline_layout WHERE line = ? AND epoch > ?", line, inForce); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "INSERT INTO slotline_layout (line, epoch, shard, table_names, digest, body, applied_at) "+
 		"VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE table_names = VALUES(table_names)",
 		line, l.Epoch(), shard, strings.Join(tables, " "), l.Digest(), l.Body())
 	return err
@@ -137,11 +153,23 @@ func agree(file string, spec partitioner.Spec, partitions int, applied *partitio
 			What: file + ": this line was never applied: no layout is stored in the outbox database",
 			Do:   "slotline apply --dry-run, then slotline apply"}
 	}
+	differs := func(why string) error {
+		e := &fault.Error{Code: "SL1806", Class: fault.Usage, Why: why}
+		switch {
+		case spec.Epoch < applied.Epoch():
+			e.What = fmt.Sprintf("%s is older than the layout in force: it has layout epoch %d, the applied one is %d", file, spec.Epoch, applied.Epoch())
+			e.Do = fmt.Sprintf("put the file that was applied last, of layout epoch %d, in its place", applied.Epoch())
+		case spec.Epoch > applied.Epoch():
+			e.What = fmt.Sprintf("%s has layout epoch %d, which is not applied: epoch %d is in force", file, spec.Epoch, applied.Epoch())
+			e.Do = "slotline apply --dry-run, then slotline apply"
+		default:
+			e.What = fmt.Sprintf("%s differs from the applied layout of the same epoch %d", file, applied.Epoch())
+			e.Do = fmt.Sprintf("put the file back; or, to change the layout, set layout.epoch: %d and run slotline apply", applied.Epoch()+1)
+		}
+		return e
+	}
 	if partitions != applied.Partitions() {
-		return nil, &fault.Error{Code: "SL1805", Class: fault.Usage,
-			What: fmt.Sprintf("%s: kafka.partitions is %d, the applied layout epoch %d has %d", file, partitions, applied.Epoch(), applied.Partitions()),
-			Why:  "publishing by another partition count would send tenants where other processes do not look for them",
-			Do:   fmt.Sprintf("set kafka.partitions: %d; changing it on a running line comes with a later release", applied.Partitions())}
+		return nil, differs(fmt.Sprintf("kafka.partitions is %d, the layout in force has %d", partitions, applied.Partitions()))
 	}
 	spec, err := spec.After(applied, partitions, nil)
 	if err != nil {
@@ -154,12 +182,5 @@ func agree(file string, spec partitioner.Spec, partitions int, applied *partitio
 	if want.Digest() == applied.Digest() {
 		return applied, nil
 	}
-	e := &fault.Error{Code: "SL1806", Class: fault.Usage, Why: partitioner.Diff(applied, want).String(),
-		Do: "put the file back; changing the layout of a running line comes with a later release"}
-	if spec.Epoch == applied.Epoch() {
-		e.What = fmt.Sprintf("%s differs from the applied layout of the same epoch %d", file, applied.Epoch())
-	} else {
-		e.What = fmt.Sprintf("%s has layout epoch %d, the applied one is %d", file, spec.Epoch, applied.Epoch())
-	}
-	return nil, e
+	return nil, differs(strings.Join(partitioner.Diff(applied, want).Lines(), "\n"))
 }

@@ -116,18 +116,9 @@ func (l *Line) shardDB(i int) (*sql.DB, error) {
 
 // loadLayout takes the layout in force from the outbox database and refuses a file that differs from it.
 func (l *Line) loadLayout(ctx context.Context) error {
-	db, err := l.outboxDB()
+	applied, err := l.appliedLayout(ctx)
 	if err != nil {
 		return err
-	}
-	where := "outbox " + l.Config.Outbox.DSN.Place()
-	err = otherLine(ctx, db, l.Config.Line, where)
-	if err != nil {
-		return mysqldb.Wrap(err, "SL1807", where)
-	}
-	applied, err := readLayout(ctx, db, l.Config.Line, "", where)
-	if err != nil {
-		return mysqldb.Wrap(err, "SL1807", where)
 	}
 	l.layout, err = agree(l.Config.File, l.Config.Layout, l.Config.Kafka.Partitions, applied)
 	return err

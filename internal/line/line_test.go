@@ -72,11 +72,11 @@ func TestAgree(t *testing.T) {
 	}{
 		{"same", spec(1, 511), 8, applied, "", ""},
 		{"never applied", spec(1, 511), 8, nil, codeNeverApplied, "slotline apply"},
-		{"other partitions", spec(1, 511), 12, applied, "SL1805", "kafka.partitions: 8"},
+		{"other partitions", spec(1, 511), 12, applied, "SL1806", "kafka.partitions is 12, the layout in force has 8"},
 		{"moved slot, same epoch", spec(1, 510), 8, applied, "SL1806", "511"},
-		{"moved slot, greater epoch", spec(2, 510), 8, applied, "SL1806", "epoch 2"},
+		{"moved slot, greater epoch", spec(2, 510), 8, applied, "SL1806", "do: slotline apply"},
 		{"greater epoch alone", spec(2, 511), 8, applied, "SL1806", "epoch 2"},
-		{"older file", spec(1, 511), 8, layoutOf(t, spec(3, 511), 8), "SL1806", "epoch 1"},
+		{"older file", spec(1, 511), 8, layoutOf(t, spec(3, 511), 8), "SL1806", "put the file that was applied last, of layout epoch 3"},
 	} {
 		l, err := agree("slotline.yaml", c.spec, c.partitions, c.applied)
 		if fault.CodeOf(err) != c.code {

@@ -12,13 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/outbox"
 	outboxkafka "github.com/slotline/slotline/outbox/kafka"
-	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
 )
 
@@ -76,10 +76,15 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 	defer stopHTTP()
 	context.AfterFunc(ctx, ready.drain)
 
-	w := &workers{Line: l, reg: reg, ready: ready, parts: parts, owner: ownerName(parts.Instance),
+	w := &workers{Line: l, follow: newFollower(l), reg: reg, ready: ready, parts: parts, owner: ownerName(parts.Instance),
 		memory: shareMemory(l.Config.Limits.MemoryBytesMax, names)}
 	backlogs := newBacklogCollector(l)
-	reg.MustRegister(backlogs)
+	reg.MustRegister(backlogs, w.follow)
+
+	following, stopFollowing := context.WithCancel(ctx)
+	var followed sync.WaitGroup
+	followed.Go(func() { w.follow.run(following) })
+	defer func() { stopFollowing(); followed.Wait() }()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -157,6 +162,7 @@ const checkTimeout = 5 * time.Second
 // workers are the parts of one Run.
 type workers struct {
 	*Line
+	follow *follower
 	reg    *prometheus.Registry
 	ready  *health
 	parts  Parts
@@ -201,6 +207,7 @@ func (w *workers) relay(ctx context.Context) error {
 	defer stopSpans()
 	r := outbox.New(outbox.Options{Config: w.Config, Layout: w.layout, DB: db, Logger: w.Log, Published: published,
 		NewWriter: func(lane int) (outbox.Writer, error) { return outboxkafka.New(w.Config, lane, w.Log) }})
+	defer w.follow.take(func(now force) { r.SetLayout(now.layout) })()
 	w.reg.MustRegister(laneCollector{r})
 	w.ready.ready("relay")
 	if err := r.Run(ctx); err != nil {
@@ -227,46 +234,50 @@ func (w *workers) spans() (published func(outbox.Published), stop func()) {
 }
 
 func (w *workers) mysql(ctx context.Context) error {
-	sink, err := mysql.New(mysql.Options{Config: w.Config, Layout: w.layout, Owner: w.owner, Logger: w.Log})
-	if err != nil {
-		return err
-	}
-	defer sink.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() { _ = sink.Maintain(ctx) }) // says itself what it cannot do
-	return w.consume(ctx, sink, sink.SetLayout, "mysql")
+	return w.follow.anew(ctx, false, func(ctx context.Context, begin force) error {
+		sink, err := mysql.New(mysql.Options{Config: begin.config, Layout: begin.layout, Owner: w.owner, Logger: w.Log})
+		if err != nil {
+			return err
+		}
+		defer sink.Close()
+		defer w.follow.take(func(now force) {
+			if err := sink.AddShards(now.config.Shards); err != nil {
+				w.Log.Warn("a new shard cannot be used", "error", err)
+			}
+			sink.SetLayout(now.layout)
+		})()
+		maintain, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { _ = sink.Maintain(maintain) }) // says itself what it cannot do
+		return w.consume(ctx, begin.config, sink, "mysql")
+	})
 }
 
+// olap needs the file of the layout: all processes must divide the partitions into the same groups.
 func (w *workers) olap(ctx context.Context, name string) error {
 	state, err := w.stateDB()
 	if err != nil {
 		return err
 	}
-	sink, err := w.openOLAP(name, w.Config, w.layout, state, w.owner)
-	if err != nil {
-		return err
-	}
-	defer sink.Close()
-	return w.consume(ctx, sink, sink.SetLayout, name)
+	return w.follow.anew(ctx, true, func(ctx context.Context, begin force) error {
+		sink, err := w.openOLAP(name, begin.config, begin.layout, state, w.owner)
+		if err != nil {
+			return err
+		}
+		defer sink.Close()
+		defer w.follow.take(func(now force) {
+			if now.layout.Partitions() == begin.layout.Partitions() { // else its groups are others, and it begins anew
+				sink.SetLayout(now.layout)
+			}
+		})()
+		return w.consume(ctx, begin.config, sink, name)
+	})
 }
 
-func (w *workers) consume(ctx context.Context, sink consumers.Sink, set func(*partitioner.Layout), part string) error {
-	return consumers.Run(ctx, consumers.Options{Config: w.Config, Sink: sink, Logger: w.Log, Registerer: w.reg,
-		MemoryBytesMax: w.memory[part], InstanceID: w.parts.Instance,
-		Ready: func() { w.ready.ready(part) },
-		Reload: func(ctx context.Context) error {
-			db, err := w.outboxDB()
-			if err != nil {
-				return err
-			}
-			layout, err := readLayout(ctx, db, w.Config.Line, "", "outbox "+w.Config.Outbox.DSN.Place())
-			if err == nil && layout != nil {
-				set(layout)
-			}
-			return err
-		}})
+func (w *workers) consume(ctx context.Context, cfg *config.Config, sink consumers.Sink, part string) error {
+	return consumers.Run(ctx, consumers.Options{Config: cfg, Sink: sink, Logger: w.Log, Registerer: w.reg,
+		MemoryBytesMax: w.memory[part], InstanceID: w.parts.Instance, Reload: w.follow.ask,
+		Ready: func() { w.ready.ready(part) }})
 }

@@ -162,9 +162,11 @@ func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 			case err != nil:
 				s.Unreachable = firstLine(mysqldb.Wrap(err, "SL9007", at.name+" "+at.place).Error())
 			}
+			name, isShard := strings.CutPrefix(at.name, "mysql/")
+			shard, _ := l.layout.ShardIndex(name)
 			for _, r := range rows {
-				if slices.Contains(topics, r.Topic) { // lines may share shards
-					s.progressRows = append(s.progressRows, r)
+				if slices.Contains(topics, r.Topic) && (!isShard || slices.Contains(l.layout.ShardPartitions(shard), r.Number)) {
+					s.progressRows = append(s.progressRows, r) // not those of another line, or of a layout of before
 				}
 			}
 			list[i] = s
