@@ -7,6 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -125,11 +128,45 @@ func TestLoad(t *testing.T) {
 		"UA|1|2026-11-30 12:00:00.000000|JFK|1||12.50|2026-11-01|2", "UA|2|2026-10-30 12:00:00.000000|LAX|1||12.50|2026-10-01|2")
 	wantRows(t, s, "flight_id,origin,_ver,_deleted", "flights", "1|JFK|2|0", "2|LAX|2|0", "3||9|1")
 	wantRows(t, s, "passenger_id,name", "passengers_now", "18446744073709551615|\\N\x01\"\n")
-	if n := len(server.Loads()); n != 2 {
-		t.Errorf("%d loads for two tables", n)
+	loads := server.Loads()
+	if len(loads) != 2 {
+		t.Fatalf("%d loads for two tables", len(loads))
+	}
+	got := loads[0].Header.Clone()
+	for _, name := range []string{"Authorization", "Label", "User-Agent", "Content-Length", "Accept-Encoding", "Connection"} {
+		got.Del(name)
+	}
+	want := http.Header{"Expect": {"100-continue"}, "Format": {"json"}, "Read_json_by_line": {"true"}, "Strict_mode": {"true"}, "Max_filter_ratio": {"0"},
+		"Timezone": {"UTC"}, "Timeout": {"600"}, "Columns": {s.tables[0].columns}, "Content-Type": {"text/plain"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("headers\n%v, wanted\n%v", got, want)
 	}
 	if g.begun != 1 || g.confirmed == nil {
 		t.Errorf("%+v", g)
+	}
+}
+
+// Where a frontend redirects to, whatever stands in the address before the host, and however it is written.
+func TestRedirected(t *testing.T) {
+	from, err := url.Parse("https://fe1:8030/api/d/t/_stream_load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for location, want := range map[string]string{
+		"http://ro%40ot:a:b@10.0.0.5:8040/api/d/t/_stream_load?":      "http://10.0.0.5:8040/api/d/t/_stream_load?",
+		"http://root:@[fe80::1]:8040/api/d/t/_stream_load?":           "http://[fe80::1]:8040/api/d/t/_stream_load?",
+		"http://u%2Fx:%zz+&=p@be:8040/api/d/t/_stream_load?label=x%2": "http://be:8040/api/d/t/_stream_load?label=x%2",
+		"https://be:8040/x": "https://be:8040/x",
+		"/api/d/t/other":    "https://fe1:8030/api/d/t/other",
+		"":                  "",
+		"ftp://u:p@be/x":    "",
+		"http://u:p@[bad/x": "",
+		"http:///x":         "",
+	} {
+		got, err := redirected(from, location)
+		if got != want || (err == nil) != (want != "") || err != nil && err.Error() != "a redirect to nowhere" {
+			t.Errorf("%q: %q, %v; wanted %q", location, got, err, want)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, db, name string) {
 		out.Message = fmt.Sprintf(format, args...)
 		out.write(w)
 	}
-	fault := s.faultOf(out.Label, name, true)
+	fault := s.faultOf(r, name, true)
 	switch {
 	case fault.CutBegin:
 		hangUp(w)

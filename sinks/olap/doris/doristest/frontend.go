@@ -22,13 +22,13 @@ func (s *Server) serveFE(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) redirect(w http.ResponseWriter, r *http.Request, table string) {
-	fault := s.faultOf(r.Header.Get("label"), table, false)
+	fault := s.faultOf(r, table, false)
 	switch {
 	case fault.CutFE:
 		hangUp(w)
 		return
 	case fault.FE != nil:
-		s.faultOf(r.Header.Get("label"), table, true)
+		s.faultOf(r, table, true)
 		fault.FE.write(w)
 		return
 	}

@@ -39,7 +39,8 @@ type Server struct {
 // Load is one attempt to load, as a fault is asked about it.
 type Load struct {
 	Label, Table string
-	Try          int // of this label, from 1
+	Try          int         // of this label, from 1
+	Header       http.Header // of the request
 }
 
 // Fault says what goes wrong with one attempt. The zero value: nothing.
@@ -144,10 +145,11 @@ func (s *Server) Inject(fault func(Load) Fault) {
 	s.fault = fault
 }
 
-// attempt counts an attempt at a backend, or at a frontend that does not redirect.
-func (s *Server) faultOf(label, table string, count bool) Fault {
+// faultOf asks what goes wrong with an attempt. One at a backend, or at a frontend that does not redirect, is counted.
+func (s *Server) faultOf(r *http.Request, table string, count bool) Fault {
 	s.mu.Lock()
-	l := Load{Label: label, Table: table, Try: 1}
+	label := r.Header.Get("label")
+	l := Load{Label: label, Table: table, Try: 1, Header: r.Header}
 	for _, before := range s.loads {
 		if before.Label == label {
 			l.Try++

@@ -38,6 +38,13 @@ type view struct {
 	columns                    []string
 }
 
+// refuse is an error in Doris's own words.
+func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // row is values as text, by column; nil is NULL.
 type row []*string
 
@@ -61,11 +68,11 @@ func parseColumn(def string) (column, error) {
 		switch args[1] {
 		case "varchar":
 			if c.bytes = n; n > 65533 {
-				return c, fmt.Errorf("Varchar size must be <= 65533: %d", n)
+				return c, refuse("Varchar size must be <= 65533: %d", n)
 			}
 		case "decimal":
 			if c.precision, c.scale = n, scale; n > 38 {
-				return c, fmt.Errorf("Decimal precision must be <= 38: %d", n)
+				return c, refuse("Decimal precision must be <= 38: %d", n)
 			}
 		}
 	}
@@ -87,7 +94,7 @@ func (t *table) plan(header string) ([]int, error) {
 		list = append(list, i)
 	}
 	if !slices.Contains(list, t.sequence) {
-		return nil, fmt.Errorf("Table %s has sequence column, need to specify the sequence column", t.name)
+		return nil, refuse("Table %s has sequence column, need to specify the sequence column", t.name)
 	}
 	return list, nil
 }
@@ -95,13 +102,13 @@ func (t *table) plan(header string) ([]int, error) {
 // parse reads one line of JSON under strict_mode.
 func (t *table) parse(line []byte, columns []int) (row, error) {
 	if !utf8.Valid(line) {
-		return nil, errors.New("Parse json data failed: invalid UTF-8")
+		return nil, refuse("Parse json data failed: invalid UTF-8")
 	}
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber()
 	fields := map[string]any{}
 	if err := decoder.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("Parse json data for JsonDoc failed: %v", err)
+		return nil, refuse("Parse json data for JsonDoc failed: %v", err)
 	}
 	r := make(row, len(t.columns))
 	for i, c := range t.columns {
@@ -113,7 +120,7 @@ func (t *table) parse(line []byte, columns []int) (row, error) {
 		switch {
 		case there && v == nil, !there && c.standard == nil:
 			if !c.nullable {
-				return nil, fmt.Errorf("The column `%s` is not nullable, but it's not found in jsondata", c.name)
+				return nil, refuse("The column `%s` is not nullable, but it's not found in jsondata", c.name)
 			}
 			r[i] = nil
 		case there:
