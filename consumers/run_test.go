@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 )
@@ -194,6 +195,37 @@ func TestNewerLayoutIsLoaded(t *testing.T) {
 	l.check()
 	if d := l.deadLetters(); len(d) > 0 {
 		t.Errorf("%d dead letters", len(d))
+	}
+}
+
+// behind is a sink whose database has a newer layout, until that is loaded.
+type behind struct {
+	consumers.Sink
+	loaded *atomic.Bool
+}
+
+func (b behind) TakeOver(ctx context.Context, parts []event.Partition) (consumers.Owned, error) {
+	if !b.loaded.Load() {
+		return nil, &fault.Error{Code: "test", Class: fault.Transient, Err: &event.NewerLayout{Epoch: 2, At: parts[0]}, What: "behind"}
+	}
+	return b.Sink.TakeOver(ctx, parts)
+}
+
+// A take-over of what has switched to a newer layout loads it, and is tried again.
+func TestNewerLayoutIsLoadedToTakeOver(t *testing.T) {
+	l := newLine(t)
+	l.produce(20, 0, 1, 2, 3)
+	var loaded atomic.Bool
+	p := l.run(behind{l.sink(), &loaded}, func(o *consumersOptions) {
+		o.Reload = func(context.Context) error {
+			loaded.Store(true)
+			return nil
+		}
+	})
+	l.untilDrained()
+	l.check()
+	if err := p.stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -129,6 +129,9 @@ func applyCommand(o *options) *cobra.Command {
 	var dryRun, grants bool
 	cmd := &cobra.Command{
 		Use: "apply", Args: cobra.NoArgs, Short: "Create or check topics, tables and views; never drops or narrows",
+		Long: `Makes what the file needs and the servers lack, and says what it cannot make. Nothing is dropped or narrowed; cut off, it
+goes on where it stopped when it is run again. A file with a greater layout.epoch brings that layout into force while the
+line runs: new shards, partitions and placed tenants. One that would move tenants with rows is refused.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := o.open()
 			if err != nil {
@@ -350,9 +353,9 @@ func statusCommand(o *options) *cobra.Command {
 func routeCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "route TENANT", Args: cobra.ExactArgs(1),
-		Short: "Slot, partition, lane, shard and month tables of a tenant; no server needed",
-		RunE: func(_ *cobra.Command, args []string) error {
-			route, err := line.RouteOf(o.file, args[0])
+		Short: "Slot, partition, lane, shard and month tables of a tenant; no server needed at layout epoch 1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			route, err := line.RouteOf(cmd.Context(), o.file, args[0])
 			if err != nil {
 				return err
 			}

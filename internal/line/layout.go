@@ -163,7 +163,7 @@ func agree(file string, spec partitioner.Spec, partitions int, applied *partitio
 			e.What = fmt.Sprintf("%s has layout epoch %d, which is not applied: epoch %d is in force", file, spec.Epoch, applied.Epoch())
 			e.Do = "slotline apply --dry-run, then slotline apply"
 		default:
-			e.What = fmt.Sprintf("%s differs from the applied layout of the same epoch %d", file, applied.Epoch())
+			e.What = fmt.Sprintf("%s differs from the layout in force, and both are layout epoch %d", file, applied.Epoch())
 			e.Do = fmt.Sprintf("put the file back; or, to change the layout, set layout.epoch: %d and run slotline apply", applied.Epoch()+1)
 		}
 		return e

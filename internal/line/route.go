@@ -1,8 +1,10 @@
 package line
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -37,8 +39,9 @@ type SlotPlace struct {
 	Database  string           `json:"database"`
 }
 
-// RouteOf answers from the file alone, by the slot→partition map that the first apply computes.
-func RouteOf(file, tenant string) (*TenantRoute, error) {
+// RouteOf answers from the file alone while its layout is the first, whose slot→partition map is computed; that of a later
+// one is asked of the outbox database.
+func RouteOf(ctx context.Context, file, tenant string) (*TenantRoute, error) {
 	cfg, err := config.Load(file)
 	if err != nil {
 		return nil, err
@@ -53,6 +56,14 @@ func RouteOf(file, tenant string) (*TenantRoute, error) {
 		return nil, err
 	}
 	layout, err := partitioner.New(spec)
+	if err == nil && cfg.Layout.Epoch > 1 {
+		l := New(cfg, slog.New(slog.DiscardHandler))
+		defer l.Close()
+		var inForce *partitioner.Layout
+		if inForce, err = l.appliedLayout(ctx); err == nil && inForce != nil { // else the first apply is to come
+			layout, err = agree(cfg.File, cfg.Layout, cfg.Kafka.Partitions, inForce)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
