@@ -92,7 +92,7 @@ func TestGoldenSQL(t *testing.T) {
 		lookBackSQL(0, 7, 9, false), lookBackSQL(0, 0, 9, true), nextIDSQL,
 		saveLaneSQL, beginGenerationSQL, goBackSQL, clearGapsSQL, saveGapSQL, deleteGapSQL, haltLaneSQL, startLaneSQL, loadLaneSQL, loadGapSQL,
 		beatSQL, peersSQL, leaveSQL, buryPeerSQL,
-		deadSQL(1), lostSQL(1), backlogSQL(2), splitSQL(0, partitionsUpTo(5_000_001, 1_000_000, 2)),
+		deadSQL(1), lostSQL(1), backlogSQL([]int{0, 1}), splitSQL(0, partitionsUpTo(5_000_001, 1_000_000, 2)),
 	} {
 		b.WriteString(s + ";\n")
 	}

@@ -116,11 +116,11 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// backlogSQL asks for all lanes in one round trip; each subquery is one look into the primary key.
-func backlogSQL(lanes int) string {
-	parts := make([]string, lanes)
-	for lane := range parts {
-		parts[lane] = fmt.Sprintf("SELECT l.lane, l.cursor_id,"+
+// backlogSQL asks for lanes in one round trip; each subquery is one look into the primary key.
+func backlogSQL(lanes []int) string {
+	parts := make([]string, len(lanes))
+	for i, lane := range lanes {
+		parts[i] = fmt.Sprintf("SELECT l.lane, l.cursor_id,"+
 			" (SELECT COALESCE(MAX(id), 0) FROM %[1]s),"+
 			" (SELECT created_at FROM %[1]s WHERE id > l.cursor_id ORDER BY id LIMIT 1),"+
 			" l.saved_at, l.owner, l.owner_epoch, l.lease_until, l.hot, l.halted_at, l.halt_code, l.halt_text, UTC_TIMESTAMP(6)"+
@@ -132,6 +132,15 @@ func backlogSQL(lanes int) string {
 // Backlogs asks the database how far each lane is behind. The connection's time zone does not matter; its parseTime
 // may be on or off.
 func Backlogs(ctx context.Context, db Querier, lanes int) ([]Backlog, error) {
+	all := make([]int, lanes)
+	for i := range all {
+		all[i] = i
+	}
+	return BacklogsOf(ctx, db, all)
+}
+
+// BacklogsOf is Backlogs of some lanes. In a transaction it leaves a metadata lock on their tables, as any read does.
+func BacklogsOf(ctx context.Context, db Querier, lanes []int) ([]Backlog, error) {
 	rows, err := db.QueryContext(ctx, backlogSQL(lanes))
 	if err != nil {
 		return nil, err
@@ -162,9 +171,9 @@ func Backlogs(ctx context.Context, db Querier, lanes int) ([]Backlog, error) {
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	if len(list) != lanes {
+	if len(list) != len(lanes) {
 		return nil, &fault.Error{Code: codeNotApplied, Class: fault.Fatal,
-			What: fmt.Sprintf("slotline_lane has rows for %d of %d lanes", len(list), lanes),
+			What: fmt.Sprintf("slotline_lane has rows for %d of %d lanes", len(list), len(lanes)),
 			Do:   "slotline apply makes them"}
 	}
 	return list, nil

@@ -3,7 +3,6 @@ package producer
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,24 +19,56 @@ const admissionAge = 250 * time.Millisecond
 type admission struct {
 	mu     sync.Mutex
 	asking bool
-	at     time.Time
-	behind []error // by lane; nil where events are taken
+	lanes  []laneAdmission
 }
 
-// refresh reads the lanes' state when it is too old. One caller reads, on its own connection; others meanwhile go by
-// what is known.
-func (p *Producer) refresh(ctx context.Context, q outbox.Querier) error {
+type laneAdmission struct {
+	at     time.Time // zero: never read
+	behind error     // nil if events are taken
+}
+
+func (l laneAdmission) fresh(now time.Time) bool {
+	return !l.at.IsZero() && now.Sub(l.at) < admissionAge
+}
+
+// stale are the lanes, of those asked for, whose state is too old to go by.
+func (p *Producer) stale(lanes []int) (list []int) {
+	a, now := &p.admission, p.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, lane := range lanes {
+		if !a.lanes[lane].fresh(now) {
+			list = append(list, lane)
+		}
+	}
+	return list
+}
+
+// refreshAll reads the state of all lanes, if that of one is too old.
+func (p *Producer) refreshAll(ctx context.Context, q outbox.Querier) error {
+	all := make([]int, p.cfg.Outbox.Lanes)
+	for i := range all {
+		all[i] = i
+	}
+	if len(p.stale(all)) == 0 {
+		return nil
+	}
+	return p.refresh(ctx, q, all)
+}
+
+// refresh reads the state of lanes. One caller reads, on its own connection; others meanwhile go by what is known.
+func (p *Producer) refresh(ctx context.Context, q outbox.Querier, lanes []int) error {
 	a := &p.admission
 	now := p.now()
 	a.mu.Lock()
-	if a.asking || !a.at.IsZero() && now.Sub(a.at) < admissionAge {
+	if a.asking || len(lanes) == 0 {
 		a.mu.Unlock()
 		return nil
 	}
 	a.asking = true
 	a.mu.Unlock()
 
-	lanes, err := outbox.Backlogs(ctx, q, p.cfg.Outbox.Lanes)
+	list, err := outbox.BacklogsOf(ctx, q, lanes)
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,10 +80,8 @@ func (p *Producer) refresh(ctx context.Context, q outbox.Querier) error {
 		}
 		return nil // an outage shows in the transaction itself
 	}
-	a.at = now
-	a.behind = make([]error, len(lanes))
-	for i, b := range lanes {
-		a.behind[i] = p.judge(b)
+	for _, b := range list {
+		a.lanes[b.Lane] = laneAdmission{now, p.judge(b)}
 	}
 	return nil
 }
@@ -79,7 +108,7 @@ func (p *Producer) judge(b outbox.Backlog) error {
 	}
 	return &fault.Error{Code: codeBacklogged, Class: fault.Transient, Err: ErrBacklogged,
 		What: fmt.Sprintf("outbox lane %02d is backlogged: %s", b.Lane, what),
-		Why:  "nothing was written by this call; what is in the outbox is safe",
+		Why:  "the transaction must be rolled back; what is in the outbox is safe",
 		Do:   do}
 }
 
@@ -88,10 +117,7 @@ func (p *Producer) admit(lane int) error {
 	a := &p.admission
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if lane < len(a.behind) {
-		return a.behind[lane]
-	}
-	return nil
+	return a.lanes[lane].behind
 }
 
 // admitAny refuses when every lane is behind: no tenant's event would be taken, and a transaction need not be begun. One
@@ -100,8 +126,10 @@ func (p *Producer) admitAny() error {
 	a := &p.admission
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.behind) == 0 || slices.Contains(a.behind, nil) {
-		return nil
+	for _, l := range a.lanes {
+		if l.behind == nil {
+			return nil
+		}
 	}
-	return a.behind[0]
+	return a.lanes[0].behind
 }

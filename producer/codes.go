@@ -2,7 +2,7 @@ package producer
 
 // Codes of the faults that this package makes; docs/errors.md lists them.
 const (
-	codeBacklogged       = "SL5101" // the relay or Kafka is behind: nothing was written
+	codeBacklogged       = "SL5101" // the relay or Kafka is behind
 	codeCommitUnknown    = "SL5102" // connection lost in COMMIT
 	codeTooLarge         = "SL5103" // the row image is larger than outbox.event_bytes_max
 	codeUnknownTable     = "SL5104" // the file has no such table

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -59,23 +60,42 @@ func (p *Producer) emit(ctx context.Context, tx Transaction, own *Tx, events []E
 	if len(list) == 0 {
 		return nil
 	}
-	if own == nil {
-		if q, ok := tx.(outbox.Querier); ok {
-			if err := p.refresh(ctx, q); err != nil {
-				return err
-			}
+	var lanes []int
+	for i := range list {
+		if lane := partitioner.Lane(list[i].Tenant, p.cfg.Outbox.Lanes); !slices.Contains(lanes, lane) {
+			lanes = append(lanes, lane)
 		}
 	}
-	for i := range list {
-		if err := p.admit(partitioner.Lane(list[i].Tenant, p.cfg.Outbox.Lanes)); err != nil {
+	var unknown []int // lanes of which only the caller's own transaction can tell
+	q, ok := tx.(outbox.Querier)
+	if own == nil && ok {
+		unknown = p.stale(lanes)
+	}
+	for _, lane := range lanes {
+		if slices.Contains(unknown, lane) {
+			continue
+		}
+		if err := p.admit(lane); err != nil {
 			return err
 		}
 	}
 	if own != nil {
 		return own.buffer(ctx, list)
 	}
-	_, err := p.insert(ctx, tx, list)
-	return err
+	if _, err := p.insert(ctx, tx, list); err != nil {
+		return err
+	}
+	// Not before the INSERT: a lane table that was only read would be locked for reading until the transaction ends, and
+	// if the relay's DDL on it came next, the INSERT would be the victim of a deadlock.
+	if err := p.refresh(ctx, q, unknown); err != nil {
+		return err
+	}
+	for _, lane := range unknown {
+		if err := p.admit(lane); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unprepared is the transaction below gorm's PreparedStmtTX, which would prepare each INSERT, whose text never comes

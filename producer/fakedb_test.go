@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/producer"
 )
 
@@ -19,6 +20,7 @@ import (
 type fakeDB struct {
 	mu      sync.Mutex
 	log     []string
+	all     []string // first words, of queries too
 	queries int
 	fail    map[string]error // by the statement's first word
 	oldest  time.Duration    // age of each lane's first unpublished row; 0: none
@@ -36,6 +38,7 @@ func (f *fakeDB) note(statement string) error {
 	defer f.mu.Unlock()
 	f.log = append(f.log, statement)
 	word, _, _ := strings.Cut(statement, " ")
+	f.all = append(f.all, word)
 	return f.fail[word]
 }
 
@@ -43,6 +46,13 @@ func (f *fakeDB) statements() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.log...)
+}
+
+// words are the first words of all statements, queries among them.
+func (f *fakeDB) words() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.all...)
 }
 
 // print shows the first words of each statement.
@@ -72,16 +82,18 @@ func (c fakeConn) QueryContext(_ context.Context, query string, _ []driver.Named
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
 	c.f.queries++
+	c.f.all = append(c.f.all, "SELECT")
 	if err := c.f.fail["SELECT"]; err != nil {
 		return nil, err
 	}
-	return &fakeRows{f: c.f}, nil
+	return &fakeRows{f: c.f, query: query}, nil
 }
 
 // fakeRows is the answer to the admission query.
 type fakeRows struct {
-	f    *fakeDB
-	lane int
+	f     *fakeDB
+	query string
+	lane  int
 }
 
 func (r *fakeRows) Columns() []string {
@@ -89,6 +101,9 @@ func (r *fakeRows) Columns() []string {
 }
 func (r *fakeRows) Close() error { return nil }
 func (r *fakeRows) Next(v []driver.Value) error {
+	for r.lane < r.f.lanes && !strings.Contains(r.query, outbox.LaneTable(r.lane)) {
+		r.lane++
+	}
 	if r.lane == r.f.lanes {
 		return io.EOF
 	}

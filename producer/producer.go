@@ -38,6 +38,7 @@ func WithTraceParent(get func(context.Context) string) Option {
 // New makes a Producer. It starts nothing, and there is nothing to close.
 func New(cfg *config.Config, opts ...Option) *Producer {
 	p := &Producer{cfg: cfg, now: time.Now}
+	p.admission.lanes = make([]laneAdmission, cfg.Outbox.Lanes)
 	for _, o := range opts {
 		o(p)
 	}

@@ -368,6 +368,30 @@ func TestBackloggedBeforeAnySQL(t *testing.T) {
 	}
 }
 
+// In a transaction of the caller's own a lane table is not read before it is written to: the relay's DDL could come in
+// between, and the INSERT would be the victim of a deadlock. What the read says is still obeyed, and remembered.
+func TestBackloggedInTheCallersTransaction(t *testing.T) {
+	fake, db, p, flights := newProducer(t)
+	fake.oldest, fake.maxID = 11*time.Minute, 10
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Emit(t.Context(), tx, flights.Upsert(flight(1))); !errors.Is(err, producer.ErrBacklogged) {
+		t.Errorf("%v", err)
+	}
+	want := []string{"BEGIN", "INSERT", "SELECT"}
+	if got := fake.words(); !slices.Equal(got, want) {
+		t.Errorf("statements %q, wanted %q", got, want)
+	}
+	if err := p.Emit(t.Context(), tx, flights.Upsert(flight(1))); !errors.Is(err, producer.ErrBacklogged) {
+		t.Errorf("the next one: %v", err)
+	}
+	if got := fake.words(); !slices.Equal(got, want) {
+		t.Errorf("statements %q: what is known is not asked again", got)
+	}
+}
+
 // One lane is behind, the others are empty: its own tenants are refused, all others are served.
 func TestP13_OneLaneBehindRefusesItsOwnTenantsAlone(t *testing.T) {
 	fake, db, p, flights := newProducer(t)

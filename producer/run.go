@@ -79,7 +79,7 @@ func (t *Tx) flush(ctx context.Context) error {
 // the other lanes' tenants go on. ErrCommitUnknown means that the
 // connection was lost in COMMIT. With any other error nothing was committed.
 func (p *Producer) Run(ctx context.Context, db Beginner, fn func(tx *Tx) error) error {
-	if err := p.refresh(ctx, db); err != nil {
+	if err := p.refreshAll(ctx, db); err != nil {
 		return err
 	}
 	if err := p.admitAny(); err != nil {

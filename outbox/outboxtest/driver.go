@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/outbox"
 )
 
 // The database/sql driver: it parses nothing but the INSERTs into lane tables.
@@ -85,7 +87,7 @@ func (c *conn) ExecContext(_ context.Context, query string, args []driver.NamedV
 
 func (c *conn) QueryContext(_ context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	if isLane(query) {
-		return c.o.lanes()
+		return c.o.lanes(query)
 	}
 	a, err := c.o.ask(query, plain(args))
 	if err != nil {
@@ -168,12 +170,15 @@ func plain(args []driver.NamedValue) []any {
 }
 
 // laneRows is the answer to admission when every lane is behind: no relay has run for longer than the file allows.
-func laneRows(cfg *config.Config) *table {
+func laneRows(cfg *config.Config, query string) *table {
 	now := time.Now().UTC()
 	oldest := now.Add(-cfg.Outbox.BacklogAgeMax - time.Minute)
 	t := &table{columns: []string{"lane", "cursor_id", "max_id", "oldest", "saved_at", "owner", "owner_epoch", "lease_until",
 		"hot", "halted_at", "halt_code", "halt_text", "now"}}
 	for lane := range cfg.Outbox.Lanes {
+		if !strings.Contains(query, outbox.LaneTable(lane)) {
+			continue
+		}
 		t.rows = append(t.rows, []any{int64(lane), int64(0), int64(1), oldest, oldest, "", int64(1), oldest, "", nil, nil, nil, now})
 	}
 	return t

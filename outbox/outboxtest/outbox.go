@@ -161,13 +161,13 @@ func (o *Outbox) fault(text string) {
 
 // lanes answers the question of admission. While nothing is behind it fails as in an outage, which admission lets pass
 // and does not remember: so a backlog shows at once.
-func (o *Outbox) lanes() (*table, error) {
+func (o *Outbox) lanes(query string) (*table, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.backlogged {
 		return nil, mysql.ErrInvalidConn
 	}
-	return laneRows(o.cfg), nil
+	return laneRows(o.cfg, query), nil
 }
 
 // isLane says that a statement is about the outbox's own tables.
