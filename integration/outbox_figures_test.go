@@ -12,6 +12,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/integration/harness"
 	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/producer"
 )
 
@@ -100,18 +101,6 @@ func TestOutboxFigures(t *testing.T) {
 	t.Logf("a transaction with one INSERT: p50 %v p99 %v; with one event more: p50 %v p99 %v (%d each)",
 		alone[len(alone)/2], alone[len(alone)*99/100], emitting[len(emitting)/2], emitting[len(emitting)*99/100], len(alone))
 
-	// An idle lane asks little.
-	time.Sleep(2 * time.Second)
-	queries := func() (q int64) {
-		var name string
-		if err := l.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &q); err != nil {
-			t.Fatal(err)
-		}
-		return q
-	}
-	q := queries()
-	time.Sleep(3 * time.Second)
-	t.Logf("idle: %.1f queries/s on the whole server, other users of it included", float64(queries()-q-1)/3)
 	r.stop()
 }
 
@@ -132,4 +121,71 @@ func quantiles(before, after []uint64) string {
 		return "more"
 	}
 	return fmt.Sprintf("p50 <= %s, p99 <= %s of %d", bound(0.5), bound(0.99), total)
+}
+
+// P10: an idle relay asks less than two queries a second per lane, and takes less than a hundredth of a core; the first
+// event after that, from another process, waits half a second at most.
+func TestOutboxIdleRelay(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	const lanes = 4
+	m := harness.PrivateMySQL(t)
+	l := newOutboxLine(t, harness.Kafka(t), m, fmt.Sprintf(", lanes: %d", lanes))
+	file := l.applied(m)
+	p := harness.Command{Args: []string{"-c", file, "relay"}}.Start(t)
+	l.accountsIn(lanes, 0)
+	l.waitPublished(lanes, time.Minute)
+	time.Sleep(2 * time.Second) // until the reads after the last event have slowed down
+
+	questions := func() (n int64) {
+		var name string
+		if err := l.db.QueryRow("SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	cpu, began, q := p.CPU(t), time.Now(), questions()
+	time.Sleep(6 * time.Second)
+	asked, used, took := questions()-q-1, p.CPU(t)-cpu, time.Since(began)
+	perLane := float64(asked) / took.Seconds() / lanes
+	t.Logf("idle: %.2f queries/s per lane of %d, %.2f %% of a core", perLane, lanes, 100*used.Seconds()/took.Seconds())
+	if perLane >= 2 {
+		t.Errorf("an idle relay asks %.2f queries/s per lane", perLane)
+	}
+	if used > took/50 { // twice what is promised: a loaded machine makes the same work dearer
+		t.Errorf("an idle relay took %v of CPU in %v", used, took)
+	}
+	var slowest time.Duration
+	for i := 1; i <= 4; i++ {
+		time.Sleep(1500 * time.Millisecond)
+		began := time.Now()
+		l.accountsIn(1, i)
+		l.waitPublished(lanes+i, time.Minute)
+		slowest = max(slowest, time.Since(began))
+	}
+	t.Logf("the first event after idling, from another process: %v at most", slowest.Round(time.Millisecond))
+	if slowest > 1500*time.Millisecond { // half a second, and what a loaded machine adds
+		t.Errorf("an idle relay needed %v for an event", slowest)
+	}
+	if r := p.Stop(t, 30*time.Second); r.Code != 0 {
+		t.Errorf("slotline relay ended with status %d after SIGTERM", r.Code)
+	}
+}
+
+// accountsIn emits one account into each of the first lanes.
+func (l *outboxLine) accountsIn(lanes, id int) {
+	l.t.Helper()
+	for i, found := 0, map[int]bool{}; len(found) < lanes; i++ {
+		owner := fmt.Sprintf("owner-%d", i)
+		lane := partitioner.Lane(owner, l.cfg.Outbox.Lanes)
+		if lane >= lanes || found[lane] {
+			continue
+		}
+		found[lane] = true
+		err := l.producer.Run(l.t.Context(), l.db, func(tx *producer.Tx) error {
+			return l.producer.Emit(l.t.Context(), tx, l.accounts.Upsert(account{Owner: owner, ID: uint64(id)}))
+		})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+	}
 }

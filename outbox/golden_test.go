@@ -84,7 +84,7 @@ func TestGoldenSQL(t *testing.T) {
 	for _, s := range []string{
 		readSQL(3, 1000, 0, nil, 5000),
 		readSQL(3, 1000, 90000, nil, 5000),
-		lastIDSQL(3),
+		lastIDSQL(3), lastIDsSQL([]int{0, 2}),
 		readSQL(3, 1000, 0, []idRange{{7, 7}, {12, 15}, {20, 20}, {30, 40}}, 5000),
 		readSQL(3, 1000, 0, []idRange{{12, 15}}, 16),
 		readIDsSQL(0, []idRange{{7, 7}, {9, 9}}, 2),

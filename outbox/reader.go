@@ -17,7 +17,7 @@ import (
 // Timing is every interval of the relay. Those that tests do not need to shorten are not in the file.
 type Timing struct {
 	PollMin    time.Duration // between reads: eager polling slows the service's own transactions
-	PollMax    time.Duration // when idle
+	PollMax    time.Duration // of a lane before it is idle; and between looks at all idle lanes
 	GapMargin  time.Duration // longer than any INSERT takes from drawing an id to writing its row
 	GapCheck   time.Duration // between READ UNCOMMITTED looks at gaps older than the margin
 	Sweep      time.Duration // between sweeps of the cold gaps
@@ -67,6 +67,7 @@ type reader struct {
 	sum    uint64 // of the uuid of the server that the session began on
 	time   Timing
 	wake   <-chan struct{}
+	glance *glance // tells the wake while nothing is to be read
 	orders <-chan purgeOrder
 
 	conn      *sql.Conn
@@ -129,7 +130,13 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 		if !sleep(ctx, r.time.PollMin-time.Since(began)) {
 			return nil
 		}
-		t := time.NewTimer(max(0, pause-r.time.PollMin))
+		idle := pause >= r.time.PollMax && len(r.gaps.hot) == 0
+		wait := pause - r.time.PollMin
+		if idle {
+			r.glance.watch(r.lane, r.gaps.read)
+			wait = time.Until(earlier(r.nextLook, r.nextSweep))
+		}
+		t := time.NewTimer(max(0, wait))
 		select {
 		case <-t.C:
 			pause = min(2*pause, r.time.PollMax)
@@ -140,6 +147,9 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 		case <-ctx.Done():
 		}
 		t.Stop()
+		if idle {
+			r.glance.ignore(r.lane)
+		}
 	}
 	return nil
 }

@@ -43,6 +43,7 @@ type Relay struct {
 	wakes  []chan struct{}
 	stats  []*laneStats
 	claims *claims
+	glance *glance
 
 	layout atomic.Pointer[partitioner.Layout]
 	laying sync.Mutex
@@ -64,6 +65,7 @@ func New(o Options) *Relay {
 		o.flow = defaultFlowLimits
 	}
 	r := &Relay{o: o, owner: lease.NewOwner(), claims: newClaims(o.Config.Outbox.Lanes), relaid: make(chan struct{})}
+	r.glance = newGlance(o.DB, o.Timing.PollMax, r.Wake)
 	r.layout.Store(o.Layout)
 	for lane := range o.Config.Outbox.Lanes {
 		r.wakes = append(r.wakes, make(chan struct{}, 1))
@@ -140,6 +142,11 @@ func (r *Relay) Run(ctx context.Context) error {
 		p.run(claiming, work)
 		end()
 	}()
+	glanced := make(chan struct{})
+	go func() { // owned here: ends with work
+		defer close(glanced)
+		r.glance.run(work)
+	}()
 	var wg sync.WaitGroup
 	halts := make([]error, len(r.wakes))
 	for lane := range r.wakes {
@@ -148,6 +155,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	wg.Wait()
 	stop()
 	<-left
+	end()
+	<-glanced
 	return errors.Join(halts...)
 }
 

@@ -58,7 +58,7 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 		"gaps_hot", countIDs(state.hot), "gaps_cold", countIDs(state.cold), "tail", len(entries), "in_topic_already", len(rule.skip))
 
 	s.gens = state.generations
-	r := &reader{db: o.DB, lane: s.lane, router: s.router, gens: state.generations, sum: serverSum(uuid),
+	r := &reader{db: o.DB, glance: s.relay.glance, lane: s.lane, router: s.router, gens: state.generations, sum: serverSum(uuid),
 		time: o.Timing, wake: s.relay.wakes[s.lane], stats: s.stats, hotWas: string(appendRanges(nil, state.hot)),
 		batchSize: batchBytes(o.Config.Limits.MemoryBytesMax, o.Config.Outbox.Lanes)}
 	r.gaps = gapTracker{read: state.cursor, margin: o.Timing.GapMargin}

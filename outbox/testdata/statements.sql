@@ -1,6 +1,7 @@
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 ORDER BY id LIMIT 5000;
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 AND id <= 90000 ORDER BY id LIMIT 5000;
 SELECT MAX(id) FROM slotline_outbox_03;
+SELECT 0, MAX(id) FROM slotline_outbox_00 UNION ALL SELECT 2, MAX(id) FROM slotline_outbox_02;
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 OR id IN (7,20) OR id BETWEEN 12 AND 15 OR id BETWEEN 30 AND 40 ORDER BY id LIMIT 5000;
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_03 WHERE id > 1000 OR id BETWEEN 12 AND 15 ORDER BY id LIMIT 16;
 SELECT id, event_id, tbl, tenant, entity_id, op, version, codec, created_at, trace, spread, payload, CRC32(@@server_uuid) FROM slotline_outbox_00 WHERE id IN (7,9) ORDER BY id LIMIT 2;
