@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"database/sql"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,13 +15,21 @@ import (
 	"github.com/slotline/slotline/sinks/sinktest"
 )
 
-func TestMySQLSinkConforms(t *testing.T) {
+func TestMySQLSinkConforms(t *testing.T) { mysqlSinkConforms(t, -1) }
+
+// The same promises where every row, also one alone, goes by the staging path.
+func TestMySQLSinkConformsByStaging(t *testing.T) { mysqlSinkConforms(t, 1) }
+
+func mysqlSinkConforms(t *testing.T, stagingRows int) {
 	server := harness.MySQL(t)
+	var paths pathCounts
+	w := newWire(t, server.Addr, paths.see)
+	via := func(db string) string { return strings.Replace(server.URL(db), server.Addr, w.addr(), 1) }
 	sinktest.Run(t, func(t testing.TB) (sinktest.Store, sinktest.Setup) {
 		name := harness.Name(t)
 		one, two := server.NewDatabase(t, name+"_s1"), server.NewDatabase(t, name+"_s2")
-		setup := sinktest.NewSetup(t, sinktest.YAML(server.URL(one), server.URL(two), server.URL(name+"_outbox"), ""))
-		store := &mysqlStore{setup: setup, shards: map[string]*sql.DB{"s1": server.Open(t, one), "s2": server.Open(t, two)}}
+		setup := sinktest.NewSetup(t, sinktest.YAML(via(one), via(two), server.URL(name+"_outbox"), ""))
+		store := &mysqlStore{setup: setup, shards: map[string]*sql.DB{"s1": server.Open(t, one), "s2": server.Open(t, two)}, stagingRows: stagingRows}
 		changes, err := store.open(t).Plan(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -32,19 +41,25 @@ func TestMySQLSinkConforms(t *testing.T) {
 		}
 		return store, setup
 	})
+	loads, texts := paths.loads.Load(), paths.texts.Load()
+	t.Logf("rows of a table were loaded %d times, sent as text %d times", loads, texts)
+	if stagingRows < 0 && loads > 0 || stagingRows > 0 && texts > loads/10 {
+		t.Error("most went the other way")
+	}
 }
 
 // mysqlStore is the two shards of one case.
 type mysqlStore struct {
-	setup  sinktest.Setup
-	shards map[string]*sql.DB
+	setup       sinktest.Setup
+	shards      map[string]*sql.DB
+	stagingRows int
 }
 
 func (s *mysqlStore) Open(t testing.TB) consumers.Sink { return s.open(t) }
 
 func (s *mysqlStore) open(t testing.TB) *mysql.Sink {
 	t.Helper()
-	sink, err := mysql.New(mysql.Options{Config: s.setup.Config, Layout: s.setup.Layout, Owner: harness.Name(t)})
+	sink, err := mysql.New(mysql.Options{Config: s.setup.Config, Layout: s.setup.Layout, Owner: harness.Name(t), StagingRows: s.stagingRows})
 	if err != nil {
 		t.Fatal(err)
 	}

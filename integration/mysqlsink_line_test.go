@@ -31,6 +31,8 @@ type shardLine struct {
 	line   string
 	server *harness.MySQLServer
 	next   map[int32]int64 // offsets given out, by partition
+
+	stagingRows int // of the sinks made from now on
 }
 
 const shardLineTables = `
@@ -117,7 +119,7 @@ shards:
 // sink makes one more sink, as another process would be.
 func (l *shardLine) sink(owner string) *mysql.Sink {
 	l.t.Helper()
-	s, err := mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: owner})
+	s, err := mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: owner, StagingRows: l.stagingRows})
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -14,8 +14,14 @@ import (
 // P4: whoever looks at a shard, at whatever moment, finds the fold of the events below applied_off: not a row more, not a
 // row less, over all its tables. It is looked at all the time, in snapshots, while batches of any size are applied, bad
 // events are left out, owners change, and progress is put back.
-func TestP4_MySQLSinkEveryCommittedStateIsTheFold(t *testing.T) {
+func TestP4_MySQLSinkEveryCommittedStateIsTheFold(t *testing.T) { everyCommittedState(t, -1) }
+
+// The same where all rows of a table that has more than a few go by the staging path.
+func TestP4_MySQLSinkEveryCommittedStateByStaging(t *testing.T) { everyCommittedState(t, 4) }
+
+func everyCommittedState(t *testing.T, stagingRows int) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	l.stagingRows = stagingRows
 	rnd := seeded(t)
 	a := l.tenantIn(1, "s1")
 	var log []event.Message

@@ -79,6 +79,7 @@ type task struct {
 	buffer   *rows
 	gate     *gate // nil unless the batch holds broadcast rows
 	arrived  bool  // at the gate; guarded by its mutex
+	plain    bool  // staging was tried in vain: it goes as text
 	rejected []event.Rejected
 	err      error
 }
@@ -186,7 +187,7 @@ func pause(ctx context.Context, try int) bool {
 	}
 }
 
-// try runs the transaction once.
+// try runs the transaction once; by text where staging was in vain.
 func (t *task) try(ctx context.Context) error {
 	e, err := t.shard.open(ctx)
 	if err != nil {
@@ -195,24 +196,54 @@ func (t *task) try(ctx context.Context) error {
 	if err := t.shard.ensure(ctx, places(t.entries)); err != nil {
 		return err
 	}
+	if lists := t.stages(e); len(lists) > 0 {
+		err := t.transact(ctx, e, lists)
+		in, vain := errors.AsType[*unstaged](err)
+		if !vain {
+			return err
+		}
+		t.fellBack(ctx, in.err)
+	}
+	return t.transact(ctx, e, nil)
+}
+
+// transact sends the rows, those of the given tables by staging, and commits.
+func (t *task) transact(ctx context.Context, e *engine, lists [][]entry) error {
 	conn, err := t.shard.apply.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	moved, err := t.send(ctx, conn, e)
-	if err != nil || moved != 1 {
-		rollback(ctx, conn)
-		if err != nil {
-			return t.refused(ctx, err)
+	var loaded []staged
+	end := "COMMIT"
+	undo := rollback
+	if len(lists) > 0 {
+		if loaded, err = t.load(ctx, conn, e, lists); err != nil {
+			discard(conn)
+			return &unstaged{err}
 		}
-		return t.read(ctx)
+		end += dropSQL(loaded)
+		undo = func(ctx context.Context, conn *sql.Conn) {
+			rollback(ctx, conn)
+			discard(conn)
+		}
+	}
+	moved, err := t.send(ctx, conn, e, loaded)
+	if err != nil || moved != 1 {
+		undo(ctx, conn)
+		switch {
+		case err == nil:
+			return t.read(ctx)
+		case len(loaded) > 0 && !conflict(err):
+			return &unstaged{err}
+		}
+		return t.refused(ctx, err)
 	}
 	if !t.gate.pass(ctx, t) {
-		rollback(ctx, conn)
+		undo(ctx, conn)
 		return errStopped
 	}
-	if _, err := exec(ctx, conn, "COMMIT"); err != nil {
+	if _, err := exec(ctx, conn, end); err != nil {
 		// Whether it was carried out is in the progress row. The connection may hold a transaction: it is not used again.
 		discard(conn)
 		if err := t.read(ctx); err != nil {
@@ -226,7 +257,7 @@ func (t *task) try(ctx context.Context) error {
 
 // send writes START TRANSACTION, the move of the progress row, and the rows, in as few packets as their bound allows.
 // It returns how many progress rows were found.
-func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine) (moved int64, err error) {
+func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine, loaded []staged) (moved int64, err error) {
 	packet := packets.Get().(*[]byte)
 	defer packets.Put(packet)
 	buf := append((*packet)[:0], "START TRANSACTION;"...)
@@ -251,6 +282,10 @@ func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine) (moved int64
 	for rest := t.entries; len(rest) > 0; {
 		up := t.shard.upsert(rest[0].place)
 		n, size := cut(rest, len(up.head)+len(up.tail), limit)
+		fromStaging := len(loaded) > 0 && loaded[0].place == rest[0].place
+		if fromStaging {
+			n, size = len(loaded[0].entries), len(loaded[0].insert)
+		}
 		if len(buf) > 0 && len(buf)+1+size > limit {
 			if err := flush(); err != nil || moved != 1 {
 				return moved, err // not ours any more: the rest need not be sent
@@ -259,7 +294,11 @@ func (t *task) send(ctx context.Context, conn *sql.Conn, e *engine) (moved int64
 		if len(buf) > 0 {
 			buf = append(buf, ';')
 		}
-		buf = t.buffer.appendStatement(buf, up, rest[:n])
+		if fromStaging {
+			buf, loaded = append(buf, loaded[0].insert...), loaded[1:]
+		} else {
+			buf = t.buffer.appendStatement(buf, up, rest[:n])
+		}
 		rest = rest[n:]
 	}
 	err = flush()
@@ -322,10 +361,10 @@ func ownerText(owner string) string {
 
 // refused says what an error of the server, or of the way to it, means for the transaction, which was rolled back.
 func (t *task) refused(ctx context.Context, err error) error {
-	switch mysqldb.Number(err) {
-	case 1205, 1213:
+	if conflict(err) {
 		return fmt.Errorf("%w: %w", errAgain, err)
-	case 1146:
+	}
+	if mysqldb.Number(err) == 1146 {
 		t.shard.catalog.forget(places(t.entries))
 		return fmt.Errorf("%w: %w", errAgain, err)
 	}
@@ -334,6 +373,12 @@ func (t *task) refused(ctx context.Context, err error) error {
 		return t.search(ctx, err)
 	}
 	return err
+}
+
+// conflict says that another transaction was in the way.
+func conflict(err error) bool {
+	n := mysqldb.Number(err)
+	return n == 1205 || n == 1213
 }
 
 // settle turns the last error into what the consumer, and a person, reads.

@@ -17,6 +17,7 @@
 // How a batch goes: Prepare decodes each record into one SQL tuple in a shared buffer, keeps the greatest version per
 // entity and sorts by shard, table, month and primary key (prepare.go, batch.go). Apply sends, per shard and in
 // parallel, START TRANSACTION, the move of the progress row and the upserts as multi-statement packets, looks at the
-// one count that matters, and commits (apply.go). reject.go finds the bad rows of a refused batch, takeover.go is the
-// fence, months.go makes tables, ddl.go and schema.go and plan.go are what apply does.
+// one count that matters, and commits (apply.go). Many rows of one table are loaded into a temporary table before it,
+// where the server lets them (staging.go). reject.go finds the bad rows of a refused batch, takeover.go is the fence,
+// months.go makes tables, ddl.go and schema.go and plan.go are what apply does.
 package mysql

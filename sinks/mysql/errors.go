@@ -28,7 +28,7 @@ func (sh *shard) deniedError(err error) error {
 }
 
 // shardPrivileges are what the sink and apply need of a shard's database.
-const shardPrivileges = "SELECT, INSERT, UPDATE, CREATE, ALTER, INDEX"
+const shardPrivileges = "SELECT, INSERT, UPDATE, CREATE, ALTER, INDEX, CREATE TEMPORARY TABLES"
 
 // Grants are the statements that give each shard's user what apply and the sink need, for a DBA to run.
 func (s *Sink) Grants() []string {

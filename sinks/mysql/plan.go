@@ -94,6 +94,12 @@ func (sc *scan) readNotes(ctx context.Context) error {
 				"after a crash of the server the last second is applied again, and readers see it go back until then")
 		}
 	}
+	if !sc.engine.MariaDB {
+		var on string
+		if sc.shard.control.QueryRowContext(ctx, "SELECT @@local_infile").Scan(&on) == nil && on != "1" {
+			sc.note("local_infile is OFF", "the faster staging path stays unused: SET PERSIST local_infile=ON")
+		}
+	}
 	if sc.engine.packetBytes < packetBytesAdvised {
 		sc.note(fmt.Sprintf("max_allowed_packet is %d KiB", sc.engine.packetBytes>>10),
 			"longer rows become dead letters: SET PERSIST max_allowed_packet = 67108864")

@@ -29,6 +29,7 @@ type shard struct {
 	engine  atomic.Pointer[engine]
 	taking  chan struct{} // holds a token while a row is taken over: one at a time has the two control connections
 	catalog catalog
+	staging stagingState
 }
 
 // engine is what was learnt of the server at first use.

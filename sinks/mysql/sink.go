@@ -28,6 +28,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock that months.ahead counts from; time.Now unless set. Applying events never reads it.
 	Now func() time.Time
+	// StagingRows is from how many rows of one table on a batch goes by the staging path, where the server lets it: 0
+	// means 2000, less than 0 never. Tests and benches choose a path by it.
+	StagingRows int
 }
 
 // Sink applies events to MySQL shards. Its methods may be called from any goroutine.
@@ -48,6 +51,7 @@ type Sink struct {
 	now            func() time.Time
 
 	connections int
+	stagingRows int
 
 	placing sync.Mutex        // held while shards and state change
 	shards  map[string]*shard // of the file, by name; replaced, never written
@@ -86,6 +90,9 @@ func New(o Options) (*Sink, error) {
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if s.stagingRows = o.StagingRows; s.stagingRows == 0 {
+		s.stagingRows = stagingRowsMin
 	}
 	var err error
 	if s.rules, err = intake.New(o.Config.Tables, &event.LimitsMySQL, s.monthsFrom); err != nil {

@@ -31,26 +31,33 @@ func newUpsert(t *event.Table, m partitioner.Month, d dialect) *upsert {
 	}
 	columns = append(columns, "_ver")
 
-	fresh := func(column string) string { return "VALUES(" + column + ")" }
-	var tail strings.Builder
+	tail := ""
+	fresh := func(c event.Column) string { return "VALUES(" + mysqldb.Ident(c.Name) + ")" }
 	if d.RowAlias {
-		fresh = func(column string) string { return "`_n`." + column }
-		tail.WriteString(" AS `_n`")
+		tail = " AS `_n`"
+		fresh = func(c event.Column) string { return "`_n`." + mysqldb.Ident(c.Name) }
 	}
-	tail.WriteString(" ON DUPLICATE KEY UPDATE ")
+	return &upsert{
+		table: name,
+		head:  "INSERT INTO " + table + " (" + identList(columns) + ") VALUES ",
+		tail:  tail + guard(t, table, fresh),
+	}
+}
+
+// guard lets the greater version win. fresh is how a column of the new row is written.
+func guard(t *event.Table, table string, fresh func(c event.Column) string) string {
+	var b strings.Builder
+	ver := fresh(event.Column{Name: "_ver"})
+	b.WriteString(" ON DUPLICATE KEY UPDATE ")
 	for i, c := range t.Columns {
 		if i == t.Tenant || i == t.ID {
 			continue // the key is what made it a duplicate
 		}
 		column := mysqldb.Ident(c.Name)
-		tail.WriteString(column + "=IF(" + fresh("`_ver`") + ">" + table + ".`_ver`," + fresh(column) + "," + table + "." + column + "),")
+		b.WriteString(column + "=IF(" + ver + ">" + table + ".`_ver`," + fresh(c) + "," + table + "." + column + "),")
 	}
-	tail.WriteString("`_ver`=GREATEST(" + fresh("`_ver`") + "," + table + ".`_ver`)")
-	return &upsert{
-		table: name,
-		head:  "INSERT INTO " + table + " (" + identList(columns) + ") VALUES ",
-		tail:  tail.String(),
-	}
+	b.WriteString("`_ver`=GREATEST(" + ver + "," + table + ".`_ver`)")
+	return b.String()
 }
 
 // appendTuple appends one row as "(…,_ver)". zeros are the literals of a deleted row's columns that cannot be NULL.
