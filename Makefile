@@ -1,4 +1,4 @@
-.PHONY: demo test test-doris soak bench lint rename
+.PHONY: demo test proofs test-doris soak bench lint rename
 
 # A year of flights through the whole line, on servers inside the process. KEEP=1 leaves it running.
 demo:
@@ -9,6 +9,10 @@ demo:
 # All tests, with all their set-up. SLOTLINE_INTEGRATION=off|auto|must; SETUP=0 installs nothing.
 test:
 	@scripts/test.sh
+
+# All tests, and the proofs under faults that take too long for each day; CI runs these.
+proofs:
+	@SLOTLINE_PROOFS=1 scripts/test.sh
 
 # The Doris sink's tests against the Doris that SLOTLINE_TEST_DORIS names: http://user:password@fe:8030?query_port=9030
 test-doris:

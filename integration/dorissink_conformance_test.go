@@ -18,6 +18,7 @@ import (
 )
 
 func TestDorisSinkConforms(t *testing.T) {
+	harness.Proof(t)
 	server, state := newDoris(t), harness.MySQL(t)
 	sinktest.Run(t, func(t testing.TB) (sinktest.Store, sinktest.Setup) {
 		name := harness.Name(t)

@@ -362,6 +362,7 @@ func waitUntil(t *testing.T, limit time.Duration, what string, done func() bool)
 // Both engines at once, in processes: apply plans Doris, run starts it, status shows it, sink olap runs both, and each
 // has all rows.
 func TestDorisBesideClickHouse(t *testing.T) {
+	harness.Proof(t)
 	server := newDoris(t)
 	servers := sharedServers(t)
 	name := harness.Name(t)

@@ -24,7 +24,7 @@ const languagesDir = "../examples/languages/"
 // Go, plain SQL and Java append the rows of rows.jsonl, byte for byte; the relay publishes them, and the events that a
 // reader decodes are the same whoever emitted them.
 func TestEmitFromOtherLanguages(t *testing.T) {
-	t.Parallel() // most of it is the start of a JVM
+	harness.Proof(t)
 	jar := harness.JDBC(t)
 	m := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 4")

@@ -15,6 +15,7 @@ import (
 // the new shard, each with its orders, and the broadcast rows of before are there too. A layout that would move rows is
 // refused, and says whose.
 func TestP3_ShardAndPartitionsAreAddedWhileTheLineRuns(t *testing.T) {
+	harness.Proof(t)
 	w := newLayoutLine(t)
 	p := producer.New(w.cfg)
 	whole := w.start(t, "run")
@@ -106,6 +107,7 @@ func TestP3_ShardAndPartitionsAreAddedWhileTheLineRuns(t *testing.T) {
 // A running process whose file lacks the new shard goes on with all that does not meet it, and says what to do; with the
 // file in its place it goes on with the rest.
 func TestP13_FileThatLacksTheNewShardHoldsUpWhatMeetsItAlone(t *testing.T) {
+	harness.Proof(t)
 	w := newLayoutLine(t)
 	p := producer.New(w.cfg)
 	relay, olap := w.start(t, "relay"), w.start(t, "sink", "clickhouse")
@@ -153,6 +155,7 @@ func TestP13_FileThatLacksTheNewShardHoldsUpWhatMeetsItAlone(t *testing.T) {
 // An apply that dies after it has switched the shards, and before the layout is in force, leaves nothing that goes on by
 // the older layout where it could misplace a row; another apply ends it, or takes it back.
 func TestP6_ApplyThatDiesHalfwayIsEndedOrTakenBack(t *testing.T) {
+	harness.Proof(t)
 	w := newLayoutLine(t)
 	p := producer.New(w.cfg)
 	whole := w.start(t, "run")

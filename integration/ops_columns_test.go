@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/integration/harness"
 )
 
 // A column that is added to a table in the file reaches all month tables of all shards, and ClickHouse, by apply, while
 // the sinks run: those of the old file go on, whatever the column, and those of the new one write it.
 func TestAddAColumnWhileTheSinkRuns(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	months := []string{"2013-01", "2013-02", "2013-03"}
 	id := uint64(0)

@@ -36,7 +36,7 @@ func (w *wholeLine) letters(t *testing.T, args ...string) (letters []opsLetter) 
 // A dead letter of a sink that is redriven after the column was widened is applied, a newer event of its entity still
 // wins, and redriving it again changes nothing. One that is discarded is listed no more.
 func TestP3_RedriveSinksDeadLetters(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	const dep, month = "2013-02-03T04:05:06.000000Z", 201302
 	wide := func(id uint64) event.Event {
@@ -106,7 +106,7 @@ func TestP3_RedriveSinksDeadLetters(t *testing.T) {
 // A row that the relay could not publish is redriven once the file has its table, under the version of its id: an event
 // of the same entity that came later wins. Rows that can never be published stay, and say why.
 func TestP1_RedriveRelaysDeadLetters(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	gate := func(id int, op event.Op) event.Event {
 		return event.Event{ID: event.NewID(), Table: "gates", Tenant: "AA", EntityID: fmt.Sprint(id), Op: op, Time: time.Now().UTC().Truncate(time.Microsecond),

@@ -43,7 +43,7 @@ func verdicts(w line.Where) (list []string) {
 
 // where follows an entity from the outbox to the stores, and names what keeps it from one.
 func TestWhereFollowsAnEntity(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	const dep, month = "2013-02-03T04:05:06.000000Z", 201302
 	image := func(dest string) event.Event {

@@ -51,6 +51,7 @@ func (l *outboxLine) fill(events, bodyBytes int) (committed int) {
 
 // The figures are printed, and only gross failures fail the test: the machine is shared.
 func TestOutboxFigures(t *testing.T) {
+	harness.Proof(t)
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 5s")
 	l.timing = outbox.Timing{}
 	n := l.fill(100_000, 512)
@@ -126,7 +127,7 @@ func quantiles(before, after []uint64) string {
 // P10: an idle relay asks less than two queries a second per lane, and takes less than a hundredth of a core; the first
 // event after that, from another process, waits half a second at most.
 func TestOutboxIdleRelay(t *testing.T) {
-	t.Parallel() // most of it is waiting
+	harness.Proof(t)
 	const lanes = 4
 	m := harness.PrivateMySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, fmt.Sprintf(", lanes: %d", lanes))

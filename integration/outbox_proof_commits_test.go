@@ -14,7 +14,7 @@ import (
 // committed after it. Each committed event is published once, and each account's events are in the order of its
 // commits.
 func TestP2_OutboxProofOutOfOrderCommits(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	m := harness.PrivateMySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 4, lease_time: 2s")
 	rnd := seeded(t)

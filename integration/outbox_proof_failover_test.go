@@ -21,7 +21,7 @@ import (
 // the old primary returns in the same way. Each time nothing of the surviving history is skipped, its events win over
 // those of the lost one that had the same ids, and what was lost is listed.
 func TestP1_OutboxProofFailover(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	args := []string{"--gtid-mode=ON", "--enforce-gtid-consistency=ON"}
 	old, replica := harness.PrivateMySQL(t, append(args, "--server-id=1")...), harness.PrivateMySQL(t, append(args, "--server-id=2")...)
 	copied := replica.Open(t, "")
@@ -71,7 +71,7 @@ func TestP1_OutboxProofFailover(t *testing.T) {
 // clocks tell. Nothing that is emitted from then on is skipped, it wins over what was published meanwhile under the same
 // ids, and what was lost is listed.
 func TestP1_OutboxProofRestoredDump(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	m := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 2, lease_time: 2s")
 	file := l.applied(m)

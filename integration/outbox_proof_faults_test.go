@@ -171,7 +171,7 @@ func (l *outboxLine) checkLeases(seats []*relaySeat) {
 // P1, P2: two relay processes are killed at random points while events flow. A dead owner's connections are cut, so that
 // the next owner finds what it had sent: nothing is lost, and nothing is in the topic twice.
 func TestP1_OutboxProofRelaysKilled(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	server := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), server, ", lanes: 4, lease_time: 2s")
 	l.applied(server)
@@ -200,7 +200,7 @@ func TestP1_OutboxProofRelaysKilled(t *testing.T) {
 // P1, P5: two relay processes fight for the lanes while either is stopped and woken at random points, for less and for
 // more than the lease time. Nothing is lost; a zombie that wakes may add repeats to the topic, and changes no lease.
 func TestP5_OutboxProofZombieRelays(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	server := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), server, ", lanes: 4, lease_time: 1500ms")
 	l.applied(server)
@@ -252,7 +252,7 @@ func (r *runningLoad) end() {
 // COMMITs, while two relay processes publish. No relay dies, so nothing is lost and nothing is there twice, and Run
 // knows of each transaction whether it was committed, or says that it does not know.
 func TestP1_OutboxProofServersAndConnections(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	k, m := harness.PrivateKafka(t), harness.PrivateMySQL(t)
 	l := newOutboxLine(t, k, m, ", lanes: 4, lease_time: 2s")
 	l.applied(m)
@@ -305,7 +305,7 @@ func TestP1_OutboxProofServersAndConnections(t *testing.T) {
 // are parked, those of the other go on, also beyond the death of the relay; when the topic takes records again its
 // events come once and in order.
 func TestP13_OutboxProofOneTopicRefuses(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	k, m := harness.Kafka(t), harness.MySQL(t)
 	ledgers := harness.Name(t)
 	k.Topics(t, ledgers)

@@ -13,7 +13,7 @@ import (
 // relay's process stays within its memory, nothing becomes a dead letter, and when the broker is back everything is
 // published, once and in the order of the commits.
 func TestP10_OutboxProofBrokerOutage(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	k, m := harness.PrivateKafka(t), harness.MySQL(t)
 	const lanes, memory = 2, 64 << 20
 	bound := int64(size(600, 100_000))

@@ -207,6 +207,7 @@ func TestP2_OutboxPurgePublishesLateCommits(t *testing.T) {
 // P1, P2: relays that are killed in the middle of the purge, and anywhere else, leave neither a hole nor a repeat, and
 // begin no generation.
 func TestP1_OutboxPurgeAndKills(t *testing.T) {
+	harness.Proof(t)
 	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 4s, purge_rows: 200")
 	kills := 2
 	if harness.Soak() {
@@ -259,7 +260,7 @@ func TestP1_OutboxPurgeAndKills(t *testing.T) {
 // A prepared XA transaction keeps its ids through a restart of the server: the purge waits for it, and what it wrote is
 // published when it commits.
 func TestP2_OutboxPurgeWaitsForPreparedXA(t *testing.T) {
-	t.Parallel() // much of it waiting
+	harness.Proof(t)
 	m := harness.PrivateMySQL(t)
 	l := newPurgedLine(t, m, ", lanes: 1, lease_time: 5s, purge_rows: 100")
 	l.emitMany(0, 10)
@@ -296,6 +297,7 @@ func TestP2_OutboxPurgeWaitsForPreparedXA(t *testing.T) {
 // Purging under load costs emitters little and never a deadlock; while a reader keeps a transaction open on the lane
 // table nothing is purged, and emitters go on. The figures are printed: the machine is shared.
 func TestOutboxPurgeUnderLoad(t *testing.T) {
+	harness.Proof(t)
 	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 5s, purge_rows: 2000")
 	l.timing.Split = 300 * time.Millisecond
 	r := l.start()

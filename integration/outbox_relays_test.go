@@ -114,6 +114,7 @@ func (l *outboxLine) delays() map[int]time.Duration {
 // P1, P2: relays join and leave while events flow: the lanes are spread evenly, with drained hand-overs: nothing is lost,
 // nothing is published twice, and the order holds.
 func TestP1_OutboxLanesSpreadOverRelays(t *testing.T) {
+	harness.Proof(t)
 	m := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 6, lease_time: 1500ms")
 	file := l.applied(m)
@@ -150,6 +151,7 @@ func TestP1_OutboxLanesSpreadOverRelays(t *testing.T) {
 // The lanes of a relay that is killed are taken over within 6 s, with the lease time that a file has unless it says
 // otherwise.
 func TestP1_OutboxKilledRelaysLanesAreTakenOver(t *testing.T) {
+	harness.Proof(t)
 	m := harness.MySQL(t)
 	l := newOutboxLine(t, harness.Kafka(t), m, ", lanes: 4")
 	if l.cfg.Outbox.LeaseTime != 5*time.Second {
@@ -198,6 +200,7 @@ func TestP1_OutboxKilledRelaysLanesAreTakenOver(t *testing.T) {
 
 // A lane that halts at a relay whose file is behind runs at another.
 func TestP7_OutboxHaltedLaneRunsElsewhere(t *testing.T) {
+	harness.Proof(t)
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 1s")
 	old := *l
 	cfg := *l.cfg

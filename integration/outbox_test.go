@@ -138,10 +138,18 @@ func TestP1_OutboxServersRestart(t *testing.T) {
 		defer close(emitting)
 		w.run(l, 1)
 	}()
-	time.Sleep(time.Second)
+	// further waits until more transactions are done.
+	further := func(n int64) {
+		for begun, until := w.done.Load(), time.Now().Add(time.Minute); w.done.Load() < begun+n; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatalf("%d transactions in a minute", w.done.Load()-begun)
+			}
+		}
+	}
+	further(200)
 	m.Kill(t)
 	m.Start(t)
-	time.Sleep(time.Second)
+	further(200)
 	k.Kill(t)
 	k.Start(t)
 	<-emitting
@@ -378,6 +386,7 @@ func TestP1_OutboxDatabaseWentBack(t *testing.T) {
 
 // Partitions are made ahead of need while MAXVALUE is empty, and a transaction that holds the table does not block.
 func TestOutboxPartitionsAhead(t *testing.T) {
+	harness.Proof(t)
 	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 1s, purge_rows: 1000")
 	l.timing.Split = 50 * time.Millisecond
 	r := l.start()

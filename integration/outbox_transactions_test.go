@@ -91,6 +91,7 @@ func (h *slowHands) until(t *testing.T, what string, ok func() bool) {
 // P5: a relay that has lost a lane, and does not know it, sends what it had read. With transactional lanes the broker
 // refuses it: it adds nothing to the topic, changes no lease, says why, and recovers by itself. Without, it adds repeats.
 func TestP5_OutboxZombieThatDoesNotKnow(t *testing.T) {
+	harness.Proof(t)
 	for _, transactional := range []bool{false, true} {
 		t.Run(fmt.Sprintf("transactional %v", transactional), func(t *testing.T) {
 			// The lease is so long that its end tells the zombie nothing.
@@ -163,6 +164,7 @@ func TestP5_OutboxZombieThatDoesNotKnow(t *testing.T) {
 // P5: a process that was stopped and wakes after its lanes were taken over. With transactional lanes the topic holds
 // nothing twice, whatever was under way.
 func TestP5_OutboxStoppedProcessWakes(t *testing.T) {
+	harness.Proof(t)
 	for _, transactional := range []bool{false, true} {
 		t.Run(fmt.Sprintf("transactional %v", transactional), func(t *testing.T) {
 			m := harness.MySQL(t)
@@ -197,6 +199,7 @@ func TestP5_OutboxStoppedProcessWakes(t *testing.T) {
 
 // P1 with transactional lanes: relays that die with transactions open leave neither a hole nor a repeat.
 func TestP1_OutboxTransactionalRelayKilled(t *testing.T) {
+	harness.Proof(t)
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 500ms, transactional: true")
 	l.makeAccounts(40)
 	rnd := seeded(t)
@@ -216,6 +219,7 @@ func TestP1_OutboxTransactionalRelayKilled(t *testing.T) {
 // P7, P13 with transactional lanes: a partition that refuses does not hold up the others, and its events come in order
 // when it takes records again.
 func TestP13_OutboxTransactionalPartitionRefuses(t *testing.T) {
+	harness.Proof(t)
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 2s, transactional: true")
 	noise := make([]byte, 60_000) // does not compress
 	for i := range noise {
@@ -246,6 +250,7 @@ func TestP13_OutboxTransactionalPartitionRefuses(t *testing.T) {
 
 // The drain of a backlog through one lane, without and with transactions. The figures are printed.
 func TestOutboxTransactionalFigures(t *testing.T) {
+	harness.Proof(t)
 	var rate [2]float64
 	for i, transactional := range []bool{false, true} {
 		l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), fmt.Sprintf(", lanes: 1, transactional: %v", transactional))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests, after setting up what they need. The last line is the count over all modules.
 #   test.sh [soak]
-# SLOTLINE_INTEGRATION=off|auto|must   SETUP=0 installs and starts nothing   TESTFLAGS are added to go test
+# SLOTLINE_INTEGRATION=off|auto|must   SLOTLINE_PROOFS=1 runs the long proofs too   SETUP=0 installs and starts nothing   TESTFLAGS are added to go test
 . "$(dirname "$0")/lib.sh"
 
 what=${1:-test}
@@ -47,7 +47,7 @@ else
 		run "$module" ./... -timeout 10m
 	done
 	# Two packages at a time: each starts servers of its own. Never from the cache: they are not among its inputs.
-	run "$root/integration" ./... -p 2 -count 1 -timeout 20m
+	run "$root/integration" ./... -p 2 -count 1 -timeout 25m
 fi
 
 # A package that does not build, or dies, has no failed test to count: count the package.

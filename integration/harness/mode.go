@@ -52,6 +52,12 @@ func unavailable(t testing.TB, why string) {
 	if mode(t) == Must {
 		t.Fatalf("%s\n  %s=must: this test may not be skipped", why, modeVariable)
 	}
+	skip(t, why)
+}
+
+// skip skips a test, which the summary lists.
+func skip(t testing.TB, why string) {
+	t.Helper()
 	skips.Lock()
 	if skips.tests == nil {
 		skips.tests = make(map[string][]string)

@@ -1,6 +1,21 @@
 package harness
 
-import "os"
+import (
+	"os"
+	"testing"
+)
 
 // Soak tells whether the run is `make soak`: whole data sets and long times, where other runs take a part.
 func Soak() bool { return os.Getenv("SLOTLINE_SOAK") != "" }
+
+const proofsVariable = "SLOTLINE_PROOFS"
+
+// Proof is called first by a test of minutes' worth of faults: it runs where SLOTLINE_PROOFS is set, as in CI and in
+// `make soak`. Elsewhere it is skipped, and listed. Such tests run two at a time.
+func Proof(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	if os.Getenv(proofsVariable) == "" && !Soak() {
+		skip(t, proofsVariable+" is not set: make proofs runs them too")
+	}
+}
