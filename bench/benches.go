@@ -13,5 +13,7 @@ var benches = []benchmark{
 	{"relay_latency", "commit to broker ack through the relay; bare: producing after the commit", relayLatency},
 	{"mysql_text_insert", "new rows from Kafka to a shard; bare: prebuilt statements of the same shape", mysqlTextInsert},
 	{"mysql_text_update", "the same for rows that are there", mysqlTextUpdate},
+	{"mysql_staging_insert", "new rows by LOAD DATA LOCAL; bare: prebuilt statements of 1000 rows, one a transaction", mysqlStagingInsert},
+	{"mysql_staging_update", "the same for rows that are there", mysqlStagingUpdate},
 	{"clickhouse_insert", "rows from Kafka to ClickHouse; bare: prebuilt blocks", clickhouseInsert},
 }

@@ -18,38 +18,57 @@ import (
 const (
 	mysqlRounds        = 5
 	mysqlRows          = 96_000 // of a round; a multiple of what all partitions put into one transaction each
-	mysqlTransaction   = 4000   // rows
 	mysqlStatement     = 1000   // rows
 	mysqlUpdatedTables = 2      // an update finds so many rounds' rows
 	carriersPerPart    = 16
 )
 
+// mysqlShape is how large the transactions of both sides are, in rows, and which way the sink's rows go.
+type mysqlShape struct {
+	name        string
+	transaction int
+	bare        int
+	stagingRows int
+}
+
+var (
+	mysqlText    = mysqlShape{"mysql_text", 4000, 4000, -1}
+	mysqlStaging = mysqlShape{"mysql_staging", 10_000, 1000, 0}
+)
+
 // mysqlBench is a line with one shard, and a table there that a bare loop writes.
 type mysqlBench struct {
 	*testLine
+	shape    mysqlShape
 	sink     *mysql.Sink
 	db       *sql.DB // of the bare loop: one connection per partition
 	client   *kgo.Client
 	carriers []string
 	next     uint64
 	version  int64
+	produced int
 
 	rows         []flight
 	transactions [][][]string // by partition: statements of each transaction
 }
 
-func mysqlTextInsert(b *bench) []Result {
-	m := b.newMySQLBench()
+func mysqlTextInsert(b *bench) []Result    { return mysqlInsert(b, mysqlText) }
+func mysqlTextUpdate(b *bench) []Result    { return mysqlUpdate(b, mysqlText) }
+func mysqlStagingInsert(b *bench) []Result { return mysqlInsert(b, mysqlStaging) }
+func mysqlStagingUpdate(b *bench) []Result { return mysqlUpdate(b, mysqlStaging) }
+
+func mysqlInsert(b *bench, shape mysqlShape) []Result {
+	m := b.newMySQLBench(shape)
 	rounds := b.alternate(mysqlRounds, func(int) {
 		m.rows = m.newRows(m.rowsOfARound())
 		m.prepare()
 	}, m.ours, m.bare)
 	m.check()
-	return []Result{summarize("mysql_text_insert", "rows/s", rounds, m.note("new rows in a table that grows", rounds))}
+	return []Result{summarize(shape.name+"_insert", "rows/s", rounds, m.note("new rows in a table that grows", rounds))}
 }
 
-func mysqlTextUpdate(b *bench) []Result {
-	m := b.newMySQLBench()
+func mysqlUpdate(b *bench, shape mysqlShape) []Result {
+	m := b.newMySQLBench(shape)
 	all := m.newRows(mysqlUpdatedTables * m.rowsOfARound())
 	m.rows = all
 	m.prepare()
@@ -62,14 +81,14 @@ func mysqlTextUpdate(b *bench) []Result {
 		m.prepare()
 	}, m.ours, m.bare)
 	m.check()
-	return []Result{summarize("mysql_text_update", "rows/s", rounds, m.note(fmt.Sprintf("rows at random of %d", len(all)), rounds))}
+	return []Result{summarize(shape.name+"_update", "rows/s", rounds, m.note(fmt.Sprintf("rows at random of %d", len(all)), rounds))}
 }
 
-func (b *bench) newMySQLBench() *mysqlBench {
-	l := b.newLine("", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s } }", mysqlTransaction))
-	m := &mysqlBench{testLine: l, db: l.shard(partitions), client: l.client(), carriers: l.tenants(carriersPerPart), version: 1}
+func (b *bench) newMySQLBench(shape mysqlShape) *mysqlBench {
+	l := b.newLine("", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s } }", shape.transaction))
+	m := &mysqlBench{testLine: l, shape: shape, db: l.shard(partitions), client: l.client(), carriers: l.tenants(carriersPerPart), version: 1}
 	var err error
-	if m.sink, err = mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: "bench", Logger: l.log}); err != nil {
+	if m.sink, err = mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: "bench", Logger: l.log, StagingRows: shape.stagingRows}); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { m.sink.Close() })
@@ -79,7 +98,7 @@ func (b *bench) newMySQLBench() *mysqlBench {
 
 // rowsOfARound fill every transaction: what is left of a partition would wait for the age of its batch.
 func (m *mysqlBench) rowsOfARound() int {
-	return max(1, m.testLine.rows(mysqlRows)/(partitions*mysqlTransaction)) * partitions * mysqlTransaction
+	return max(1, m.testLine.rows(mysqlRows)/(partitions*m.shape.transaction)) * partitions * m.shape.transaction
 }
 
 // newRows are rows of new ids, ascending as a service draws them, of the carriers in turn: as many for each partition.
@@ -117,9 +136,10 @@ func (m *mysqlBench) prepare() {
 		byPartition[r.Partition] = append(byPartition[r.Partition], m.rows[i])
 		return r
 	})
+	m.produced += len(m.rows)
 	m.transactions = make([][][]string, partitions)
 	for p, rows := range byPartition {
-		for batch := range slices.Chunk(rows, mysqlTransaction) {
+		for batch := range slices.Chunk(rows, m.shape.bare) {
 			slices.SortFunc(batch, func(a, b flight) int {
 				return cmp.Or(cmp.Compare(a.Carrier, b.Carrier), cmp.Compare(a.FlightID, b.FlightID))
 			})
@@ -207,6 +227,32 @@ func (m *mysqlBench) check() {
 }
 
 func (m *mysqlBench) note(what string, rounds []round) string {
-	return fmt.Sprintf("%s; %d rows a round, from %d partitions, over %d connections, %d rows a transaction in statements of %d; bare: prebuilt, sorted statements with the version guard. %s",
-		what, len(m.rows), partitions, partitions, mysqlTransaction, mysqlStatement, cpuPerRow(rounds, len(m.rows)))
+	way := fmt.Sprintf("in statements of %d", mysqlStatement)
+	if m.shape.stagingRows >= 0 {
+		way = "loaded first"
+	}
+	allocated := median(each(rounds, func(r round) float64 { return float64(r.oursAllocations) / float64(len(m.rows)) }))
+	return fmt.Sprintf("%s; %d rows a round, from %d partitions, %d rows a transaction %s; bare: %d connections, %d rows a transaction in prebuilt, sorted statements of %d with the version guard. %s. Allocations per row: %.1f, of which the Kafka client's own %.1f",
+		what, len(m.rows), partitions, m.shape.transaction, way, partitions, m.shape.bare, mysqlStatement,
+		cpuPerRow(rounds, len(m.rows)), allocated, m.clientAllocations())
+}
+
+// clientAllocations is how many objects a record costs that is read and dropped.
+func (m *mysqlBench) clientAllocations() float64 {
+	from := map[int32]kgo.Offset{}
+	for p := range int32(partitions) {
+		from[p] = kgo.NewOffset().AtStart()
+	}
+	client := m.testLine.client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{m.cfg.Kafka.Topic: from}))
+	ctx, cancel := context.WithTimeout(m.Context(), consumeLimit)
+	defer cancel()
+	before, n := allocations(), 0
+	for n < m.produced {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			m.Fatal(err)
+		}
+		n += fetches.NumRecords()
+	}
+	return float64(allocations()-before) / float64(n)
 }

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"runtime/metrics"
 	"runtime/pprof"
 	"slices"
 	"syscall"
 	"time"
 )
 
-// round is what one round measured of each side, in the same unit, and the CPU time that this process took for it.
+// round is what one round measured of each side, in the same unit, and what this process took for it.
 type round struct {
 	ours, bare       float64
 	oursCPU, bareCPU time.Duration
+	oursAllocations  uint64
 }
 
 // roundsMin are measured however long they take: fewer have no median that means anything.
@@ -32,9 +34,9 @@ func alternate(n int, more func() bool, before func(i int), ours, bare func(i in
 		var r round
 		sides := []func(){
 			func() {
-				from := cpu()
+				from, count := cpu(), allocations()
 				pprof.Do(context.Background(), pprof.Labels("side", "ours"), func(context.Context) { r.ours = ours(i) })
-				r.oursCPU = cpu() - from
+				r.oursCPU, r.oursAllocations = cpu()-from, allocations()-count
 			},
 			func() {
 				from := cpu()
@@ -61,6 +63,13 @@ func cpu() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// allocations is how many objects this process has put on the heap so far.
+func allocations() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // cpuPerRow says what the client's side of n rows costs: a figure that other load on the machine changes little.
