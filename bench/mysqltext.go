@@ -232,7 +232,7 @@ func (m *mysqlBench) note(what string, rounds []round) string {
 		way = "loaded first"
 	}
 	allocated := median(each(rounds, func(r round) float64 { return float64(r.oursAllocations) / float64(len(m.rows)) }))
-	return fmt.Sprintf("%s; %d rows a round, from %d partitions, %d rows a transaction %s; bare: %d connections, %d rows a transaction in prebuilt, sorted statements of %d with the version guard. %s. Allocations per row: %.1f, of which the Kafka client's own %.1f",
+	return fmt.Sprintf("%s; %d rows a round, from %d partitions, %d rows a transaction %s; bare: %d connections, %d rows a transaction in prebuilt, sorted statements of %d with the version guard. %s. Allocations per row: %.1f; of a Kafka client that only reads: %.1f",
 		what, len(m.rows), partitions, m.shape.transaction, way, partitions, m.shape.bare, mysqlStatement,
 		cpuPerRow(rounds, len(m.rows)), allocated, m.clientAllocations())
 }

@@ -122,6 +122,56 @@ func TestP4_MySQLSinkKilledWhileLoading(t *testing.T) {
 	}
 }
 
+// P4: sessions that the server has ended while they were idle (wait_timeout) cost no batch.
+func TestP4_MySQLSinkIdleSessionsEndedBeforeStaging(t *testing.T) {
+	server := harness.MySQL(t)
+	l := newShardLine(t, server, shardLineTables, "")
+	l.stagingRows = 10
+	o := l.takeOver(l.sink("a"), 1)
+	admin := server.Open(t, "")
+	for round := range int64(3) {
+		messages, want := l.named(100, round+1, func(int64) string { return "x" })
+		p, err := o.Prepare(l.batch(round*100, messages...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			rejected, applied := p.Apply(t.Context())
+			if err = applied; len(rejected) > 0 || err != nil && !fault.Is(err, fault.Transient) {
+				t.Fatalf("rejected %v, error %v", rejected, err)
+			}
+			if err == nil {
+				break
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.wantRows("s1", "items_202611", "item,name,_ver", want...)
+		var ids []int64
+		rows, err := admin.Query("SELECT ID FROM information_schema.PROCESSLIST WHERE DB=? AND COMMAND='Sleep'", l.names["s1"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+		for _, id := range ids {
+			if _, err := admin.Exec(fmt.Sprint("KILL ", id)); err != nil {
+				t.Logf("connection %d: %v", id, err) // it ended by itself
+			}
+		}
+		if len(ids) == 0 {
+			t.Error("no session was ended")
+		}
+	}
+}
+
 // P12: LOAD DATA LOCAL makes a warning of what would be an error and stores something else. A value that is spoilt on its
 // way stands for all that could do that: nothing of the load is used.
 func TestP12_MySQLSinkWarningMakesTextOfABatch(t *testing.T) {
