@@ -21,6 +21,7 @@ import (
 )
 
 func TestClickHouseSinkConforms(t *testing.T) {
+	t.Parallel() // long
 	server, state := harness.ClickHouse(t), harness.MySQL(t)
 	sinktest.Run(t, func(t testing.TB) (sinktest.Store, sinktest.Setup) {
 		name := harness.Name(t)

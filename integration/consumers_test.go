@@ -214,6 +214,7 @@ func haltCodes(err error) map[int32]string {
 // Events and transactions, committed and aborted, with two members that come and go: every event is applied, and the
 // sink reaches the end of the log, where a marker is.
 func TestConsumersOnRealKafka(t *testing.T) {
+	t.Parallel() // long
 	for name, groups := range map[string]int{"group": 0, "fixed groups": 2} {
 		t.Run(name, func(t *testing.T) {
 			l := newConsumerLine(t, harness.Kafka(t))

@@ -51,6 +51,7 @@ func (l *outboxLine) waitNewest(from, to int, value int64) {
 // A drained lane table is emptied by TRUNCATE: its ids begin at 1 again, below the cursor. Nothing that is emitted from
 // then on is lost, whether a relay runs or not, and whether few or many rows follow.
 func TestP2_OutboxLaneTableTruncated(t *testing.T) {
+	t.Parallel() // long
 	for _, c := range []struct {
 		name          string
 		first, second int

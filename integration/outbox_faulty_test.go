@@ -108,6 +108,7 @@ func (w *faultyWriter) Close() {
 // P13: a partition that refuses, or does not answer, holds up its own events; the lane goes on with the others, also when
 // the relay dies meanwhile. When it is mended its events come, once and in order.
 func TestP13_OutboxOnePartitionRefuses(t *testing.T) {
+	t.Parallel() // long
 	for _, mode := range []string{"refuse", "stall"} {
 		t.Run(mode, func(t *testing.T) {
 			l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 2s")

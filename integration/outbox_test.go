@@ -27,6 +27,7 @@ import (
 // P1, P2: whatever the order of commits, what committed is published once and what rolled back is not; a transaction
 // held open for the whole run delays nobody and is published when it commits.
 func TestP2_OutboxOutOfOrderCommits(t *testing.T) {
+	t.Parallel() // long
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 1s")
 	r := l.start()
 	run := func(ownTx bool) (latency string) {
@@ -79,6 +80,7 @@ func (l *outboxLine) backlogs() []outbox.Backlog {
 
 // P1: a relay that dies with records under way leaves neither a hole nor a repeat: the next owner scans the topic's tail.
 func TestP1_OutboxRelayKilledAndTakenOver(t *testing.T) {
+	t.Parallel() // long
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 2, lease_time: 500ms")
 	emitting := make(chan struct{})
 	go func() {
@@ -387,7 +389,7 @@ func TestP1_OutboxDatabaseWentBack(t *testing.T) {
 // Partitions are made ahead of need while MAXVALUE is empty, and a transaction that holds the table does not block.
 func TestOutboxPartitionsAhead(t *testing.T) {
 	harness.Proof(t)
-	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 1s, purge_rows: 1000")
+	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 3s, purge_rows: 1000")
 	l.timing.Split = 50 * time.Millisecond
 	r := l.start()
 	w := &writers{count: 8, transactions: 3000}

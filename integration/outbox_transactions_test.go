@@ -168,7 +168,7 @@ func TestP5_OutboxStoppedProcessWakes(t *testing.T) {
 	for _, transactional := range []bool{false, true} {
 		t.Run(fmt.Sprintf("transactional %v", transactional), func(t *testing.T) {
 			m := harness.MySQL(t)
-			l := newOutboxLine(t, harness.Kafka(t), m, fmt.Sprintf(", lanes: 2, lease_time: 1s, transactional: %v", transactional))
+			l := newOutboxLine(t, harness.Kafka(t), m, fmt.Sprintf(", lanes: 2, lease_time: 2s, transactional: %v", transactional))
 			file := l.applied(m)
 			l.makeAccounts(40)
 			relays := []*harness.Process{relayProcess(t, file, "relay-a"), relayProcess(t, file, "relay-b")}

@@ -665,8 +665,7 @@ func (w *wholeLine) checkLine(t *testing.T, e *emission, repeats int, flights []
 
 // All flights of 2013 as a million events, through the real binary: every figure, in shards and in ClickHouse, equals
 // the CSV, with repeats in the topic and a shard's progress put back on the way.
-func TestWholeLine_AllFlights(t *testing.T) {
-	t.Parallel() // long, and most of it waiting
+func TestWholeLine_AllFlights(t *testing.T) { // not parallel: it needs both cores
 	w := newLine(t, sharedServers(t), "")
 	flights, want := reference(t, nil)
 	run := w.start(t, "run")
