@@ -25,7 +25,8 @@ func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) e
 		}
 		m := &f.batch.Messages[r.Index]
 		letters = append(letters, kafka.DeadLetter{Sink: u.loop.sink.Name(), Partition: m.Partition, Offset: m.Offset,
-			Reason: r.Reason, Error: r.Err.Error(), At: time.Now(), Record: m.Record})
+			Reason: r.Reason, Error: r.Err.Error(), At: time.Now(),
+			Record: event.Record{Key: m.Key, Value: m.Value, Headers: m.Unpacked()}})
 		counts[m.Partition]++
 	}
 	if len(letters) == 0 {

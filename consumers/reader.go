@@ -51,6 +51,10 @@ func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes in
 		room: make(chan struct{}, 1)}
 	r.fetch = newFetchSize(memoryBytes)
 	r.budget = memoryBytes / rawShare
+	folding, err := newFolding(decompressedBatchesMax * kafka.RecordBytesMax(cfg))
+	if err != nil {
+		return nil, err
+	}
 	opts := append(kafka.Options(cfg, role, log),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an offset out of range is an answer for a person, not for the client
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -59,7 +63,7 @@ func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes in
 		kgo.FetchMaxBytes(r.fetch.now),
 		kgo.FetchMaxPartitionBytes(r.fetch.now),
 		kgo.MaxConcurrentFetches(fetchesMax),
-		kgo.MaxDecompressBatchBytes(decompressedBatchesMax*kafka.RecordBytesMax(cfg)),
+		kgo.WithDecompressor(folding),
 		kgo.WithHooks(r.fetch))
 	cl, err := kgo.NewClient(append(opts, more...)...)
 	if err != nil {

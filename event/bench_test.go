@@ -133,6 +133,21 @@ func BenchmarkParseView(b *testing.B) {
 	rowsPerSecond(b)
 }
 
+// As the consumers have it.
+func BenchmarkParseViewPacked(b *testing.B) {
+	e := events()["upsert"]
+	_, rec := e.AppendRecord(nil, Source("flights"))
+	rec = pack(rec)
+	var v View
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := ParseView(rec, &v); err != nil {
+			b.Fatal(err)
+		}
+	}
+	rowsPerSecond(b)
+}
+
 func rowsPerSecond(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

@@ -43,6 +43,9 @@ type Record struct {
 	Key     []byte
 	Value   []byte
 	Headers []Header
+	// Packed, unless nil, is the headers in the form that a Kafka record has them in, and Headers is nil: a list of them
+	// would be most of what reading an event costs. Unpacked reads either.
+	Packed []byte
 }
 
 // Message is a record at its place in the log.
@@ -102,13 +105,23 @@ type Owned interface {
 	// applied or prepared again.
 	//
 	// At most two Prepared are live: the one being applied, and the next. When a batch is prepared again (after
-	// Rejected, after a reload), the one after it is forgotten first and prepared again as well, so that two sets of
-	// buffers in rotation are enough.
+	// Rejected, after a reload), the one after it is forgotten first and prepared again as well, unless it was gathered,
+	// so that two sets of buffers in rotation are enough.
 	Prepare(b *Batch) (Prepared, error)
 	// Lost is closed when the ownership is known to be gone (a lease that ran out); nil for sinks without leases.
 	Lost() <-chan struct{}
 	// Release gives the ownership back, so that a successor need not wait; it does not finish work.
 	Release(ctx context.Context) error
+}
+
+// Gatherer is an Owned that takes a batch piece by piece, so that a large one needs no more memory than what it becomes.
+type Gatherer interface {
+	Owned
+	// Gather adds b's messages to p, a batch that is not applied yet, or to a new one when p is nil; b's ranges are those
+	// of the whole. true: nothing of b is needed any more, Apply of what is returned rejects none of it, and it is never
+	// prepared again. false: some of b's messages must be rejected, or wait for a layout; p is as it was, and b is to be
+	// prepared as a batch of its own. It does no I/O. The error is fatal.
+	Gather(p Prepared, b *Batch) (Prepared, bool, error)
 }
 
 // Prepared is a batch ready to be sent.

@@ -35,7 +35,13 @@ type View struct {
 func ParseView(rec Record, v *View) error {
 	*v = View{Body: rec.Value}
 	var h [len(headerNames)][]byte
-	if err := collectHeaders(rec.Headers, &h); err != nil {
+	var err error
+	if rec.Packed != nil {
+		err = collectPacked(rec.Packed, &h)
+	} else {
+		err = collectHeaders(rec.Headers, &h)
+	}
+	if err != nil {
 		return err
 	}
 	// Before anything else: what a newer format changes is not known here.
@@ -62,26 +68,40 @@ func headerError(name string, value []byte, wanted string) error {
 // collectHeaders sorts the known headers by their place in headerNames.
 func collectHeaders(headers []Header, h *[len(headerNames)][]byte) error {
 	for i := range headers {
-		at := -1
-		if i < len(headerNames) && headers[i].Key == headerNames[i] {
-			at = i
-		} else {
-			for j, name := range headerNames {
-				if headers[i].Key == name {
-					at = j
-				}
-			}
-		}
-		if at < 0 {
-			continue
-		}
-		if h[at] != nil {
-			return recordError("header " + headerNames[at] + " comes twice")
-		}
-		if h[at] = headers[i].Value; h[at] == nil {
-			h[at] = []byte{} // there, and empty
+		if err := setHeader(h, headerPlace(headers[i].Key, i), headers[i].Value); err != nil {
+			return err
 		}
 	}
+	return checkHeaders(h)
+}
+
+// headerPlace is the place in headerNames of the header that comes i-th in a record; -1 when it is none of ours.
+func headerPlace[T string | []byte](name T, i int) int {
+	if i < len(headerNames) && string(name) == headerNames[i] {
+		return i
+	}
+	for at := range headerNames {
+		if string(name) == headerNames[at] {
+			return at
+		}
+	}
+	return -1
+}
+
+func setHeader(h *[len(headerNames)][]byte, at int, value []byte) error {
+	if at < 0 {
+		return nil
+	}
+	if h[at] != nil {
+		return recordError("header " + headerNames[at] + " comes twice")
+	}
+	if h[at] = value; value == nil {
+		h[at] = []byte{} // there, and empty
+	}
+	return nil
+}
+
+func checkHeaders(h *[len(headerNames)][]byte) error {
 	for at, value := range h[:headersFixed] {
 		if value == nil {
 			return recordError("header " + headerNames[at] + " is missing")

@@ -1,0 +1,172 @@
+package consumers
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/event"
+)
+
+// The client makes a list of each record's headers, and a string of each header's key: twelve allocations a record, more
+// than all else that reading an event costs. So each record of a decompressed batch is rewritten before the client takes
+// it apart: its headers, as they lie there, go in front of its value, and it has none left. unfold parts them again.
+//
+// A folded value is: 4 bytes, little endian, the length of the headers, with foldedNull set when the record had no value;
+// the headers, count included; the value.
+//
+// Batches that are not compressed do not pass the decompressor; their records have the client's headers.
+
+const (
+	foldedPrefix = 4
+	foldedNull   = 1 << 31
+	// foldedMore is the most that a record grows by: the prefix, the new count of headers, and two lengths by a byte.
+	foldedMore = foldedPrefix + 3
+)
+
+// folding is a kgo.Decompressor. It is safe for concurrent use.
+type folding struct {
+	client  kgo.Decompressor
+	scratch *scratch
+}
+
+// newFolding bounds a batch as kgo.MaxDecompressBatchBytes does.
+func newFolding(bytesMax int) (*folding, error) {
+	// The bounded decompressor is to be had of a client only; this one is never connected.
+	f := &folding{scratch: &scratch{}}
+	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(bytesMax), kgo.WithPools(f.scratch))
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	f.client = cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
+	return f, nil
+}
+
+func (f *folding) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	raw, err := f.client.Decompress(src, codec)
+	if err != nil || codec == kgo.CodecNone {
+		return raw, err
+	}
+	folded := foldRecords(raw)
+	f.scratch.PutDecompressBytes(raw)
+	return folded, nil
+}
+
+// scratch is what batches are decompressed into; a batch's own memory is that of its folded records.
+type scratch struct{ pool sync.Pool }
+
+func (s *scratch) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
+	if b, ok := s.pool.Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, 0, 8*len(compressed))
+}
+
+func (s *scratch) PutDecompressBytes(b []byte) {
+	b = b[:0]
+	s.pool.Put(&b)
+}
+
+// foldRecords rewrites the records of a batch. From the first one on that is none they are left as they are: the client
+// stops at it as it would have, and so it does at the batches of before Kafka 0.11, which begin with a zero byte.
+func foldRecords(src []byte) []byte {
+	dst := make([]byte, 0, len(src)+foldedMore*countRecords(src))
+	for {
+		rec, rest, ok := nextRecord(src)
+		if !ok {
+			return append(dst, src...)
+		}
+		lengthAt, valueAt, headersAt, ok := locateValue(rec)
+		if !ok {
+			return append(dst, src...)
+		}
+		value, headers := rec[valueAt:headersAt], rec[headersAt:]
+		prefix := uint32(len(headers))
+		if rec[lengthAt]&1 != 0 { // a negative length
+			prefix |= foldedNull
+		}
+		var buf [binary.MaxVarintLen64]byte
+		length := binary.AppendVarint(buf[:0], int64(foldedPrefix+len(headers)+len(value)))
+		dst = binary.AppendVarint(dst, int64(lengthAt+len(length)+foldedPrefix+len(headers)+len(value)+1))
+		dst = append(append(dst, rec[:lengthAt]...), length...)
+		dst = binary.LittleEndian.AppendUint32(dst, prefix)
+		dst = append(append(append(dst, headers...), value...), 0)
+		src = rest
+	}
+}
+
+// nextRecord cuts the first record off, without its length.
+func nextRecord(src []byte) (rec, rest []byte, ok bool) {
+	length, used := binary.Varint(src)
+	if used <= 0 || length < 0 || length > int64(len(src)-used) {
+		return nil, nil, false
+	}
+	end := used + int(length)
+	return src[used:end], src[end:], true
+}
+
+func countRecords(src []byte) (n int) {
+	for {
+		_, rest, ok := nextRecord(src)
+		if !ok {
+			return n
+		}
+		src, n = rest, n+1
+	}
+}
+
+// locateValue finds the length of a record's value, the value, and what follows it, of which there is at least a byte:
+// attributes, two deltas and the key come before.
+func locateValue(rec []byte) (lengthAt, valueAt, headersAt int, ok bool) {
+	at := 1
+	for range 2 {
+		if at >= len(rec) {
+			return 0, 0, 0, false
+		}
+		_, used := binary.Varint(rec[at:])
+		if used <= 0 {
+			return 0, 0, 0, false
+		}
+		at += used
+	}
+	if _, at, ok = locateText(rec, at); !ok {
+		return 0, 0, 0, false
+	}
+	lengthAt = at
+	valueAt, headersAt, ok = locateText(rec, at)
+	return lengthAt, valueAt, headersAt, ok && headersAt < len(rec)
+}
+
+// locateText finds the text whose length is at a place; a negative length is that of nothing.
+func locateText(rec []byte, at int) (from, to int, ok bool) {
+	if at >= len(rec) {
+		return 0, 0, false
+	}
+	n, used := binary.Varint(rec[at:])
+	if used <= 0 || n > int64(len(rec)-at-used) {
+		return 0, 0, false
+	}
+	from = at + used
+	return from, from + int(max(0, n)), true
+}
+
+// unfold is a record as it was sent.
+func unfold(r *kgo.Record) event.Record {
+	rec := event.Record{Key: r.Key, Value: r.Value}
+	if r.Attrs.CompressionType() == 0 || len(r.Headers) > 0 || len(r.Value) < foldedPrefix {
+		rec.Headers = headers(r.Headers)
+		return rec
+	}
+	prefix := binary.LittleEndian.Uint32(r.Value)
+	end := int(prefix&^foldedNull) + foldedPrefix
+	if end > len(r.Value) { // of before Kafka 0.11
+		return rec
+	}
+	rec.Packed, rec.Value = r.Value[foldedPrefix:end:end], r.Value[end:]
+	if prefix&foldedNull != 0 {
+		rec.Value = nil
+	}
+	return rec
+}
