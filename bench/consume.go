@@ -64,7 +64,24 @@ func (m *meter) TakeOver(ctx context.Context, parts []event.Partition) (event.Ow
 		return nil, err
 	}
 	m.began.CompareAndSwap(0, time.Now().UnixNano())
+	if g, ok := owned.(event.Gatherer); ok {
+		return meteredGatherer{meteredOwned{owned, m}, g}, nil
+	}
 	return meteredOwned{owned, m}, nil
+}
+
+type meteredGatherer struct {
+	meteredOwned
+	gatherer event.Gatherer
+}
+
+func (g meteredGatherer) Gather(p event.Prepared, b *event.Batch) (event.Prepared, bool, error) {
+	have, _ := p.(meteredPrepared)
+	more, ok, err := g.gatherer.Gather(have.Prepared, b)
+	if !ok || err != nil {
+		return p, ok, err
+	}
+	return meteredPrepared{more, g.meter, have.rows + int64(len(b.Messages))}, true, nil
 }
 
 func (o meteredOwned) Prepare(b *event.Batch) (event.Prepared, error) {

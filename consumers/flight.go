@@ -3,6 +3,7 @@ package consumers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/slotline/slotline/event"
@@ -19,6 +20,12 @@ type flight struct {
 	applying bool
 	since    time.Time // when it became the current one
 	parts    []flightPart
+
+	// Of one that is gathered: its messages are in prepared alone.
+	gathered bool
+	open     bool      // more may be added
+	rows     int       // messages in it
+	due      time.Time // when it is closed, full or not
 }
 
 type flightPart struct {
@@ -35,9 +42,16 @@ type result struct {
 
 // advance cuts, prepares and sends what can be.
 func (u *unit) advance(ctx context.Context, now time.Time) (ending, bool) {
-	if u.cur == nil {
+	gathers, isGatherer := u.owned.(event.Gatherer)
+	isGatherer = isGatherer && len(u.pending) == 0 // a stored batch is exactly what it was
+	if isGatherer {
+		if end, over := u.gather(ctx, gathers, now); over {
+			return end, true
+		}
+	}
+	if u.cur == nil && (u.next == nil || !u.next.open) {
 		u.cur, u.next = u.next, nil
-		if u.cur == nil {
+		if u.cur == nil && !isGatherer {
 			u.cur = u.cut(now, false)
 		}
 		if u.cur != nil {
@@ -59,7 +73,7 @@ func (u *unit) advance(ctx context.Context, now time.Time) (ending, bool) {
 	}
 	u.markSlow(now.Sub(u.cur.since) > slowAfter)
 	if u.cur.applying {
-		if u.next == nil {
+		if u.next == nil && !isGatherer {
 			u.next = u.cut(now, true)
 		}
 		// One that waits for a layout waits until nothing is applied: then the layout is loaded.
@@ -157,6 +171,11 @@ func (u *unit) finish(ctx context.Context, r result) (ending, bool) {
 		u.rewind(rewound.Positions)
 		return 0, false
 	}
+	if _, newer := errors.AsType[*event.NewerLayout](r.err); f.gathered && (newer || len(r.rejected) > 0) {
+		return u.haltAll(ctx, &fault.Error{Code: "SL6007", Class: fault.Fatal,
+			What: fmt.Sprintf("sink %s rejects events that it took as good", u.loop.sink.Name()),
+			Do:   "report this: it is a bug of the sink"}), true
+	}
 	if _, ok := errors.AsType[*event.NewerLayout](r.err); ok {
 		f.prepared, f.newer = nil, true
 		u.forgetNext()
@@ -190,7 +209,7 @@ func (u *unit) finish(ctx context.Context, r result) (ending, bool) {
 
 // forgetNext keeps to what sinks are promised: when a batch is prepared again, the one after it is too.
 func (u *unit) forgetNext() {
-	if u.next != nil {
+	if u.next != nil && !u.next.gathered {
 		u.next.prepared = nil
 	}
 }
@@ -237,11 +256,17 @@ func (u *unit) drop(f *flight) {
 	}
 }
 
-// rewind goes back to where the sink stands: its database was restored.
-func (u *unit) rewind(to []event.Position) {
+// dropAll forgets all batches.
+func (u *unit) dropAll() {
 	u.drop(u.cur)
 	u.drop(u.next)
-	u.cur, u.next = nil, nil
+	u.drop(u.aside)
+	u.cur, u.next, u.aside = nil, nil, nil
+}
+
+// rewind goes back to where the sink stands: its database was restored.
+func (u *unit) rewind(to []event.Position) {
+	u.dropAll()
 	for _, m := range u.members {
 		for _, p := range to {
 			if p.Partition != m.at.Partition {
@@ -275,7 +300,7 @@ func asFault(err error) *fault.Error {
 }
 
 // plan locks the queues that are read and plans the next cut; the caller unlocks.
-func (u *unit) plan(now time.Time) (cutPlan, func()) {
+func (u *unit) plan(now time.Time, limits Limits) (cutPlan, func()) {
 	var queues []*queue
 	var locked []*stream
 	for _, m := range u.members {
@@ -293,7 +318,7 @@ func (u *unit) plan(now time.Time) (cutPlan, func()) {
 	if len(queues) == 0 {
 		return cutPlan{}, unlock
 	}
-	return planCut(queues, u.loop.batch, now, u.turn), unlock
+	return planCut(queues, limits, now, u.turn), unlock
 }
 
 // cut makes the next batch, or returns nil. onlyFull: another is being applied, so what is not full can grow.
@@ -304,11 +329,16 @@ func (u *unit) cut(now time.Time, onlyFull bool) *flight {
 		}
 		return u.cutPending()
 	}
-	plan, unlock := u.plan(now)
+	plan, unlock := u.plan(now, u.loop.batch)
 	defer unlock()
 	if plan.take == nil || onlyFull && !plan.full {
 		return nil
 	}
+	return u.take(plan)
+}
+
+// take makes a batch as planned, of queues that are locked; nil of nothing.
+func (u *unit) take(plan cutPlan) *flight {
 	u.turn++
 	n := 0
 	for _, t := range plan.take {

@@ -33,6 +33,7 @@ type unit struct {
 	pending []event.Range // of an intent that an earlier owner stored: the first batch
 	cur     *flight       // the batch that is next to be applied, or being applied
 	next    *flight       // the one after it
+	aside   *flight       // the one after that: it was to be added to next and could not
 	results chan result
 	turn    int // which queue the next cut serves first
 	outage  outages
@@ -233,9 +234,8 @@ func (u *unit) letGo(ctx context.Context) {
 	for _, m := range u.members {
 		u.stopReading(m)
 	}
-	u.drop(u.cur)
-	u.drop(u.next)
-	u.cur, u.next, u.members = nil, nil, nil
+	u.dropAll()
+	u.members = nil
 	// Also when abandoned: whoever comes next is let in at once instead of after the lease.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -338,9 +338,12 @@ func (u *unit) nextLook(now time.Time) time.Duration {
 			sooner(f.retryAt)
 		}
 	} else if len(u.pending) == 0 {
-		plan, unlock := u.plan(now)
+		plan, unlock := u.plan(now, u.loop.batch)
 		unlock()
 		sooner(plan.at)
+		if u.next != nil {
+			sooner(u.next.due)
+		}
 	}
 	return max(0, at.Sub(now))
 }

@@ -88,14 +88,44 @@ func (s *set) at(t *table, m partitioner.Month) *block {
 	return b
 }
 
-// reset makes the blocks free again. Blocks that were large once and small since would add up: past keepBytesMax they
-// are let go.
-func (s *set) reset(keepBytesMax int64) {
+// mark is how far the blocks are filled, for cut.
+func (s *set) mark() []int {
+	rows := make([]int, len(s.blocks))
+	for i, b := range s.blocks {
+		rows[i] = b.rows()
+		for c := range b.columns {
+			b.columns[c].marked = len(b.columns[c].data)
+		}
+	}
+	return rows
+}
+
+// cut takes back what was added since the last mark.
+func (s *set) cut(mark []int) {
+	for i, b := range s.blocks {
+		if i >= len(mark) {
+			s.freeBlock(b)
+			continue
+		}
+		for c := range b.columns {
+			b.columns[c].cut(mark[i])
+		}
+	}
+	s.blocks, s.last = s.blocks[:len(mark)], nil
+}
+
+func (s *set) freeBlock(b *block) {
 	if s.free == nil {
 		s.free = make(map[*table][]*block)
 	}
+	s.free[b.table] = append(s.free[b.table], b)
+}
+
+// reset makes the blocks free again. Blocks that were large once and small since would add up: past keepBytesMax they
+// are let go.
+func (s *set) reset(keepBytesMax int64) {
 	for _, b := range s.blocks {
-		s.free[b.table] = append(s.free[b.table], b)
+		s.freeBlock(b)
 	}
 	s.blocks, s.last = s.blocks[:0], nil
 	total := int64(0)

@@ -22,6 +22,7 @@ type column struct {
 	rows     int    // appended
 	nulls    []byte // one byte per row, of a nullable column
 	data     []byte
+	marked   int // bytes of data when the set was marked
 }
 
 func newColumn(c event.Column) column {
@@ -29,6 +30,14 @@ func newColumn(c event.Column) column {
 }
 
 func (c *column) reset() { c.rows, c.nulls, c.data = 0, c.nulls[:0], c.data[:0] }
+
+// cut goes back to the mark, when the column had so many rows.
+func (c *column) cut(rows int) {
+	c.rows, c.data = rows, c.data[:c.marked]
+	if c.nullable {
+		c.nulls = c.nulls[:rows]
+	}
+}
 
 // append adds a value. A null one in a column that is not nullable, as a deleted row has, becomes the zero value: it
 // has every field zero.

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -216,4 +219,86 @@ func BenchmarkPrepare(b *testing.B) {
 		o.giveSet(p.(*prepared))
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/20_000, "ns/row")
+}
+
+// Pieces make the blocks that the whole makes, and a piece that is not taken leaves nothing behind, in whatever month,
+// table and column it was.
+func TestGatherTakesAPieceWholeOrNotAtAll(t *testing.T) {
+	s := testSink(t)
+	m := &maker{t: t, sink: s}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	o := fakeOwned(s)
+	for range 50 {
+		var p event.Prepared
+		var taken []event.Message
+		for range 1 + random.IntN(6) {
+			var piece []event.Message
+			for range random.IntN(20) {
+				piece = append(piece, m.flight(uint64(m.next), 1, november.AddDate(0, -random.IntN(5), 0), fmt.Sprint(random.IntN(1000))))
+				if random.IntN(4) == 0 {
+					piece = append(piece, m.message("airports", event.Upsert, 1, event.Value{Bytes: fmt.Appendf(nil, "%03d", m.next%1000)}, event.Value{Null: random.IntN(2) == 0}))
+				}
+			}
+			reject := random.IntN(3) == 0 && len(piece) > 0
+			if reject {
+				bad := &piece[random.IntN(len(piece))]
+				if random.IntN(2) == 0 {
+					bad.Value = []byte("{}")
+				} else {
+					bad.Headers = slices.Clone(bad.Headers)
+					for i := range bad.Headers {
+						if bad.Headers[i].Key == "ce_layoutepoch" {
+							bad.Headers[i].Value = []byte("2")
+						}
+					}
+				}
+			}
+			whole := []event.Range{{From: 0, To: m.next}}
+			next, ok, err := o.Gather(p, &event.Batch{Ranges: whole, Messages: piece})
+			if err != nil || ok == reject {
+				t.Fatalf("taken: %v, %v; to be rejected: %v", ok, err, reject)
+			}
+			if ok {
+				p, taken = next, append(taken, piece...)
+				if !reflect.DeepEqual(p.(*prepared).ranges, whole) {
+					t.Fatalf("ranges %v, wanted %v", p.(*prepared).ranges, whole)
+				}
+			}
+		}
+		if p == nil || len(taken) == 0 {
+			continue
+		}
+		whole, err := fakeOwned(s).Prepare(batchOf(taken))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := contentOf(p.(*prepared)), contentOf(whole.(*prepared)); !reflect.DeepEqual(got, want) {
+			t.Fatalf("pieces hold %v, the whole %v", got, want)
+		}
+		gotRows, gotBytes := p.Size()
+		if rows, bytes := whole.Size(); gotRows != rows || gotBytes != bytes {
+			t.Fatalf("pieces are %d rows of %d bytes, the whole %d of %d", gotRows, gotBytes, rows, bytes)
+		}
+		o.giveSet(p.(*prepared))
+	}
+}
+
+// contentOf is the number of rows of each table and month, and of each column how often it has each byte: rows come in
+// another order from pieces.
+func contentOf(p *prepared) map[string][256]int {
+	content := map[string][256]int{}
+	for _, b := range p.set.blocks {
+		for i := range b.columns {
+			c := &b.columns[i]
+			key := fmt.Sprint(b.table.Name, b.month, c.name, c.rows, len(c.nulls))
+			counts := content[key]
+			for _, x := range append(slices.Clone(c.nulls), c.data...) {
+				counts[x]++
+			}
+			content[key] = counts
+		}
+	}
+	return content
 }
