@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,8 @@ const (
 )
 
 var defaultPorts = map[string]string{mysqlScheme: "3306", clickhouseScheme: "9000"}
+
+const clickhouseTLSPort = "9440" // of native protocol over TLS
 
 // ParseDSN reads a mysql:// or clickhouse:// URL that stands in no file; key is what errors call it.
 func ParseDSN(key, text string) (DSN, error) {
@@ -119,8 +122,12 @@ func parseDSN(text string) (DSN, *dsnError) {
 		return d, &dsnError{"the URL names no user", example}
 	}
 
+	port := defaultPorts[scheme]
+	if scheme == clickhouseScheme && slices.ContainsFunc(strings.Split(query, "&"), func(p string) bool { return p == "secure=true" || p == "secure=skip-verify" }) {
+		port = clickhouseTLSPort
+	}
 	for h := range strings.SplitSeq(hosts, ",") {
-		hp, err := hostPort(h, defaultPorts[scheme])
+		hp, err := hostPort(h, port)
 		if err != nil {
 			return d, &dsnError{unmask(err.Error()), example}
 		}
@@ -247,7 +254,13 @@ func badDatabase(name string) string {
 	return ""
 }
 
-var tlsChoices = []string{"true", "skip-verify", "preferred", "false"}
+var (
+	tlsChoices    = []string{"true", "skip-verify", "preferred", "false"}
+	secureChoices = []string{"true", "skip-verify", "false"}
+	// sinkSettings are ClickHouse settings that the sink sets itself.
+	sinkSettings = []string{"async_insert", "insert_deduplicate", "insert_deduplication_token"}
+	settingName  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+)
 
 // badParam says why a URL parameter is not taken, and what to write instead.
 func badParam(scheme, name, value string) (why, write string) {
@@ -257,15 +270,19 @@ func badParam(scheme, name, value string) (why, write string) {
 			return "", ""
 		}
 		return "tls is " + orList(tlsChoices), "tls=true"
-	case scheme == clickhouseScheme && name == "secure":
-		if value == "false" {
-			return "", ""
-		}
-		return "TLS to ClickHouse (secure=true) comes in a later release", "the URL without secure=true, on a network you trust"
 	case scheme == mysqlScheme:
 		return "parameter " + strconv.Quote(name) + " is not one slotline takes from a mysql:// URL: it sets sql_mode, time zone, isolation, character set and time-outs itself", "the URL without it (tls=true is the one that may be there)"
+	case name == "secure":
+		if slices.Contains(secureChoices, value) {
+			return "", ""
+		}
+		return "secure is " + orList(secureChoices), "secure=true"
+	case slices.Contains(sinkSettings, name):
+		return "setting " + name + " is the sink's: it decides whether a block counts once", "the URL without it"
+	case !settingName.MatchString(name) || value == "":
+		return "parameter " + strconv.Quote(name) + " is not secure, nor a ClickHouse setting with its value", "max_threads=2"
 	}
-	return "parameter " + strconv.Quote(name) + " is not one slotline takes from a clickhouse:// URL", "the URL without it"
+	return "", "" // the server refuses a setting that it does not know
 }
 
 // Resolve puts the variables in. The error names the key and the variable that is not set.

@@ -44,19 +44,21 @@ func TestSecretsNeedNoEscaping(t *testing.T) {
 func TestDSN(t *testing.T) {
 	t.Setenv("SLOTLINE_TEST_HOST", "db9")
 	for text, want := range map[string]string{
-		"mysql://app@db0/flights":                         "mysql app  [db0:3306] flights",
-		"mysql://app:@db0:3307/flights":                   "mysql app  [db0:3307] flights",
-		"mysql://a%40b:p%2Fq%25@db0/flights":              "mysql a@b p/q% [db0:3306] flights",
-		"mysql://app:p:q@db0/flights":                     "mysql app p:q [db0:3306] flights",
-		"mysql://app:p@q@db0/flights":                     "mysql app p@q [db0:3306] flights",
-		"mysql://app:x${SLOTLINE_TEST_HOST}y@db0/flights": "mysql app xdb9y [db0:3306] flights",
-		"mysql://app@${SLOTLINE_TEST_HOST}:3307/flights":  "mysql app  [db9:3307] flights",
-		"mysql://app@[::1]/flights":                       "mysql app  [[::1]:3306] flights",
-		"clickhouse://app:p@ch1,ch2:9001/d":               "clickhouse app p [ch1:9000 ch2:9001] d",
-		"clickhouse://app:p@ch1/d?secure=false":           "clickhouse app p [ch1:9000] d",
-		"mysql://app@db0/flights?tls=true":                "mysql app  [db0:3306] flights",
-		"mysql://app@db0/${SLOTLINE_TEST_HOST}":           "mysql app  [db0:3306] db9",
-		"mysql://app:$x{y}$@db0/flights":                  "mysql app $x{y}$ [db0:3306] flights",
+		"mysql://app@db0/flights":                                     "mysql app  [db0:3306] flights",
+		"mysql://app:@db0:3307/flights":                               "mysql app  [db0:3307] flights",
+		"mysql://a%40b:p%2Fq%25@db0/flights":                          "mysql a@b p/q% [db0:3306] flights",
+		"mysql://app:p:q@db0/flights":                                 "mysql app p:q [db0:3306] flights",
+		"mysql://app:p@q@db0/flights":                                 "mysql app p@q [db0:3306] flights",
+		"mysql://app:x${SLOTLINE_TEST_HOST}y@db0/flights":             "mysql app xdb9y [db0:3306] flights",
+		"mysql://app@${SLOTLINE_TEST_HOST}:3307/flights":              "mysql app  [db9:3307] flights",
+		"mysql://app@[::1]/flights":                                   "mysql app  [[::1]:3306] flights",
+		"clickhouse://app:p@ch1,ch2:9001/d":                           "clickhouse app p [ch1:9000 ch2:9001] d",
+		"clickhouse://app:p@ch1/d?secure=false":                       "clickhouse app p [ch1:9000] d",
+		"clickhouse://app:p@ch1,ch2:9000/d?max_threads=2&secure=true": "clickhouse app p [ch1:9440 ch2:9000] d",
+		"clickhouse://app:p@ch1/d?secure=skip-verify":                 "clickhouse app p [ch1:9440] d",
+		"mysql://app@db0/flights?tls=true":                            "mysql app  [db0:3306] flights",
+		"mysql://app@db0/${SLOTLINE_TEST_HOST}":                       "mysql app  [db0:3306] db9",
+		"mysql://app:$x{y}$@db0/flights":                              "mysql app $x{y}$ [db0:3306] flights",
 	} {
 		d, err := ParseDSN("k", text)
 		if err != nil {
@@ -72,7 +74,8 @@ func TestDSN(t *testing.T) {
 		"mysql://app@db0:/flights", "mysql://app@db0:x/flights", "mysql://app@db0:65536/flights", "mysql://app@::1/flights",
 		"mysql://app@[::1/flights", "mysql://app@db0,db1/flights", "mysql://app@db0/a/b", "mysql://app@db0/a b", "mysql://@db0/a",
 		"mysql://db0/a", "mysql://app:p/q@db0/a", "mysql://app:p#q@db0/a", "mysql://app:p?q@db0/a", "mysql://app:%zz@db0/a",
-		"mysql://app@db0/a?tls=maybe", "mysql://app@db0/a?tls=true&tls=true", "mysql://app@db0/a?x", "clickhouse://a@b/c?secure=true",
+		"mysql://app@db0/a?tls=maybe", "mysql://app@db0/a?tls=true&tls=true", "mysql://app@db0/a?x", "clickhouse://a@b/c?secure=maybe",
+		"clickhouse://a@b/c?secure", "clickhouse://a@b/c?async_insert=1", "clickhouse://a@b/c?insert_deduplication_token=x", "clickhouse://a@b/c?Max=1", "clickhouse://a@b/c?x=",
 		"MYSQL://app@db0/a", "tcp://app@db0/a", "app:p@tcp(db0)/a", "mysql://app:${}@db0/a", "mysql://app:${A-B}@db0/a", "mysql://app:${A@db0/a",
 		"mysql://app:${1A}@db0/a", "mysql://app:${file:}@db0/a", "mysql://app@db0/" + strings.Repeat("x", 65), "mysql://app:a\nb@db0/a", "mysql://a:\x00b@c/d"} {
 		if d, err := ParseDSN("k", text); err == nil {

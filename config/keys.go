@@ -144,7 +144,7 @@ var keys = []keySpec{
 	{path: "sinks.mysql.connections_per_shard", kind: count, def: "8", min: 1, max: 256, meaning: "Connections to each shard"},
 	{path: "sinks.clickhouse", kind: section, meaning: "The ClickHouse sink; off unless set"},
 	{path: "sinks.clickhouse.dsn", kind: address, required: true, example: `dsn: "clickhouse://slotline:${CH_PASSWORD}@ch1:9000/flights"`,
-		meaning: "Its database, native protocol; several hosts are tried in turn"},
+		meaning: "Its database, native protocol; several hosts are tried in turn; secure=true for TLS, settings of the server as parameters"},
 	{path: "sinks.clickhouse.groups", kind: count, def: "4", min: 1, max: 256,
 		meaning: "Fixed sets of partitions, one batch in flight each; at most kafka.partitions"},
 	{path: "sinks.clickhouse.batch_rows", kind: count, def: "100_000", min: 1, max: 10_000_000, meaning: "A batch is cut at this many events"},

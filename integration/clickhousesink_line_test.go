@@ -33,6 +33,7 @@ type olapLine struct {
 	conn       *ch.Client
 	tables     string
 	hosts      string // of the DSN; the server's own unless a test sets it
+	params     string // of the DSN; none unless a test sets it
 	stateHost  string // as hosts
 	lease      time.Duration
 }
@@ -72,12 +73,12 @@ func newOLAPLine(t testing.TB, server *harness.ClickHouseServer, tables string) 
 // config is the file as it is now.
 func (l *olapLine) config() *config.Config {
 	l.t.Helper()
-	at := func(text, host string) string {
+	at := func(text, host, params string) string {
 		u, err := url.Parse(text)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		u.Host = host
+		u.Host, u.RawQuery = host, params
 		return u.String()
 	}
 	cfg, err := config.Parse("slotline.yaml", []byte(fmt.Sprintf(`line: %[1]s
@@ -85,7 +86,7 @@ kafka: { brokers: [127.0.0.1:9092], partitions: 4 }
 outbox: { dsn: %[2]q, lease_time: %[3]s }
 shards: { s1: { dsn: "mysql://nobody@127.0.0.1:1/s1", slots: 0-1023 } }
 sinks: { clickhouse: { dsn: %[4]q, groups: 2 } }
-%[5]s`, l.line, at(l.mysql.URL(l.line), l.stateHost), l.lease, at(l.server.URL(l.line), l.hosts), l.tables)))
+%[5]s`, l.line, at(l.mysql.URL(l.line), l.stateHost, ""), l.lease, at(l.server.URL(l.line), l.hosts, l.params), l.tables)))
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -2,9 +2,12 @@ package clickhouse
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,10 +96,12 @@ func (p *pool) dial(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	secure, settings := ofParams(a.Params)
 	var errs []error
 	for _, host := range a.Hosts {
 		client, err := ch.Dial(ctx, ch.Options{
 			Address: host, Database: a.Database, User: a.User, Password: a.Password, ClientName: "slotline",
+			TLS: secure, Settings: settings,
 			Compression: ch.CompressionLZ4, ReadTimeout: pollInterval, HandshakeTimeout: handshakeTimeout,
 			Dialer: &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive},
 		})
@@ -112,6 +117,21 @@ func (p *pool) dial(ctx context.Context) (*connection, error) {
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// ofParams takes the parameters of a URL apart: nil without TLS; what is not about TLS is a setting of the server, which
+// refuses one that it does not know.
+func ofParams(params map[string]string) (secure *tls.Config, settings []ch.Setting) {
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		value := params[name]
+		switch {
+		case name != "secure":
+			settings = append(settings, ch.Setting{Key: name, Value: value, Important: true})
+		case value != "false":
+			secure = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: value == "skip-verify"}
+		}
+	}
+	return secure, settings
 }
 
 // do runs one statement, and gives the connection back or closes it.

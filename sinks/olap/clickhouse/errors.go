@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -94,7 +95,7 @@ var codes = map[proto.Error]known{
 	proto.ErrUnknownTable:                     {fault.Fatal, "UNKNOWN_TABLE", "the table is not there", doApply},
 	proto.ErrSyntaxError:                      {fault.Fatal, "SYNTAX_ERROR", "the server does not understand the sink", "see docs/clickhouse-sink.md for versions"},
 	proto.ErrCannotConvertType:                {fault.Fatal, "CANNOT_CONVERT_TYPE", "a column has another type than the file says", doApply},
-	proto.ErrUnknownSetting:                   {fault.Fatal, "UNKNOWN_SETTING", "the server is older than the sink needs", "see docs/clickhouse-sink.md for versions"},
+	proto.ErrUnknownSetting:                   {fault.Fatal, "UNKNOWN_SETTING", "the URL has a setting that this server does not know, or the server is older than the sink needs", "mend the URL; see docs/clickhouse-sink.md for versions"},
 	proto.ErrIncorrectData:                    {fault.Fatal, "INCORRECT_DATA", "the block does not fit the table", doApply},
 	proto.ErrTooLargeStringSize:               {fault.Fatal, "TOO_LARGE_STRING_SIZE", "a text is longer than the server takes", "raise the server's limit"},
 	proto.ErrReadonly:                         {fault.Fatal, "READONLY", "the user's profile has readonly set", "give the sink's user a profile without readonly"},
@@ -127,6 +128,13 @@ func Classify(err error) fault.Class {
 	}
 	if _, ok := errors.AsType[*typeError](err); ok {
 		return fault.Fatal
+	}
+	// A certificate that is not trusted, and a port that does not speak TLS, stay so.
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fault.Usage
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return fault.Usage
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return fault.Transient

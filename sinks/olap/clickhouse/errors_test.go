@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,8 @@ func TestClassify(t *testing.T) {
 		{errors.Join(errors.New("first host"), &net.OpError{Op: "dial", Err: errors.New("refused")}), fault.Transient},
 		{fmt.Errorf("infer: %w", &typeError{"c", "String", "Int32"}), fault.Fatal},
 		{&fault.Error{Class: fault.Fenced}, fault.Fenced},
+		{fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: errors.New("unknown authority")}), fault.Usage},
+		{fmt.Errorf("dial: %w", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}), fault.Usage},
 	} {
 		if got := Classify(c.err); got != c.want {
 			t.Errorf("%v: %s, wanted %s", c.err, got, c.want)
