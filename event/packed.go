@@ -1,6 +1,9 @@
 package event
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+)
 
 // Packed headers are a count, then each header's name and value, every number a zigzag varint and every text behind its
 // length: as they lie in a Kafka record.
@@ -24,18 +27,33 @@ func (r *Record) Unpacked() []Header {
 	return list
 }
 
+// packedNames are headerNames behind their lengths.
+var packedNames = func() (list [len(headerNames)][]byte) {
+	for i, name := range headerNames {
+		list[i] = append(binary.AppendVarint(nil, int64(len(name))), name...)
+	}
+	return list
+}()
+
 // collectPacked is collectHeaders of packed ones.
 func collectPacked(p []byte, h *[len(headerNames)][]byte) error {
 	count, p, ok := packedCount(p)
-	for i := range count {
+	for i := 0; ok && i < count; i++ {
 		var name, value []byte
-		if name, p, ok = packedText(p); ok {
+		at := i
+		if i < len(headerNames) && bytes.HasPrefix(p, packedNames[i]) { // a record of ours
+			p = p[len(packedNames[i]):]
+		} else {
+			name, p, ok = packedText(p)
+			at = headerPlace(name, i)
+		}
+		if ok {
 			value, p, ok = packedText(p)
 		}
 		if !ok {
 			break
 		}
-		if err := setHeader(h, headerPlace(name, i), value); err != nil {
+		if err := setHeader(h, at, value); err != nil {
 			return err
 		}
 	}
