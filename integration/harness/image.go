@@ -32,6 +32,7 @@ type imageSpec struct {
 var (
 	kafkaImage      = imageSpec{"kafka", "SLOTLINE_KAFKA_IMAGE", "apache/kafka:4.3.1"}
 	mysqlImage      = imageSpec{"mysql", "SLOTLINE_MYSQL_IMAGE", "mysql:8.4"}
+	mariadbImage    = imageSpec{"mariadb", "SLOTLINE_MARIADB_IMAGE", "mariadb:11.8"}
 	clickhouseImage = imageSpec{"clickhouse", "SLOTLINE_CLICKHOUSE_IMAGE", "clickhouse/clickhouse-server:26.7"}
 )
 
@@ -43,7 +44,7 @@ var images struct {
 	registry error
 }
 
-// Images finds or builds all images and returns them by the variable of the environment that would name each. What was
+// Images finds or builds the images that every run needs and returns them by the variable of the environment that would name each. What was
 // found is returned beside the errors of the others.
 func Images() (map[string]string, error) {
 	docker, err := docker()

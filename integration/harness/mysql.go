@@ -39,7 +39,7 @@ var sharedMySQL = sync.OnceValues(func() (*MySQLServer, error) {
 		}
 		return m, nil
 	}
-	m, err := startMySQL()
+	m, err := startMySQL(mysqlImage, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,31 @@ func MySQL(t testing.TB) *MySQLServer {
 // PrivateMySQL starts a server that this test alone uses, and may stop, kill and pause. The args are added to mysqld's.
 func PrivateMySQL(t testing.TB, args ...string) *MySQLServer {
 	t.Helper()
+	return privateMySQL(t, mysqlImage, nil, args...)
+}
+
+// PrivateMariaDB is PrivateMySQL with MariaDB, whose image is built at the first use.
+func PrivateMariaDB(t testing.TB, args ...string) *MySQLServer {
+	t.Helper()
+	return privateMySQL(t, mariadbImage, nil, args...)
+}
+
+// SmallDisk is where a server of PrivateMySQLWithSmallDisk has a disk of SmallDiskBytes, for tables that say DATA DIRECTORY.
+const (
+	SmallDisk      = "/small"
+	SmallDiskBytes = 16 << 20
+)
+
+// PrivateMySQLWithSmallDisk is PrivateMySQL with a second, small disk, which a test may fill.
+func PrivateMySQLWithSmallDisk(t testing.TB) *MySQLServer {
+	t.Helper()
+	return privateMySQL(t, mysqlImage, map[string]string{SmallDisk: fmt.Sprintf("size=%d", SmallDiskBytes)}, "--innodb-directories="+SmallDisk)
+}
+
+func privateMySQL(t testing.TB, image imageSpec, tmpfs map[string]string, args ...string) *MySQLServer {
+	t.Helper()
 	need(t)
-	m, err := startMySQL(args...)
+	m, err := startMySQL(image, tmpfs, args...)
 	if err != nil {
 		unavailable(t, err.Error())
 	}
@@ -148,11 +171,12 @@ func (m *MySQLServer) ready(ctx context.Context) error {
 	return pool.PingContext(ctx)
 }
 
-func startMySQL(args ...string) (*MySQLServer, error) {
+func startMySQL(image imageSpec, tmpfs map[string]string, args ...string) (*MySQLServer, error) {
 	m := &MySQLServer{User: "root", Password: "root-" + randomHex(8)}
 	s, err := spec{
-		image: mysqlImage,
+		image: image,
 		port:  3306,
+		tmpfs: tmpfs,
 		env:   func(int) map[string]string { return map[string]string{"MYSQL_ROOT_PASSWORD": m.Password} },
 		args: append([]string{
 			"--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1", // what is acknowledged must outlive a kill

@@ -34,6 +34,7 @@ type spec struct {
 	port  int // inside the container
 	env   func(port int) map[string]string
 	args  []string
+	tmpfs map[string]string // options by directory, as Docker takes them
 	ready func(port int) func(context.Context) error
 }
 
@@ -74,6 +75,7 @@ func (s spec) startOnce(docker *client.Client, image string) (*server, error) {
 		testcontainers.WithLabels(map[string]string{ownerLabel: self()}),
 		testcontainers.WithExposedPorts(inside.String()),
 		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
+			h.Tmpfs = s.tmpfs
 			h.PortBindings = network.PortMap{inside: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(port)}}}
 		}),
 		testcontainers.WithLogger(log.NewNoopLogger()),
