@@ -43,6 +43,7 @@ func badEvents(h *harness) {
 		strings.Replace(rawOrder(6, `"ok"`, "1"), "2026-06-15", "2026-02-30", 1),
 		strings.Replace(rawOrder(7, `"ok"`, "1"), `,"qty":1`, "", 1),
 		strings.Replace(rawOrder(8, `"ok"`, "1"), `"qty"`, `"extra":1,"qty"`, 1),
+		strings.Replace(rawOrder(10, `"ok"`, "1"), "15T12:00:00.000000Z", "30T23:59:59.9999995Z", 1), // MySQL would round it into July
 		rawOrder(9, `"ok"`, "1")[:40],
 		`{}`,
 		`not json`,
