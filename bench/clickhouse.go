@@ -34,9 +34,8 @@ type clickhouseBench struct {
 func clickhouseInsert(b *bench) []Result {
 	c := &clickhouseBench{server: harness.ClickHouse(b)}
 	c.db = c.server.NewDatabase(b, harness.Name(b))
-	// The memory holds two full blocks of each group: by default it holds smaller ones.
-	c.testLine = b.newLine("", flightTable, fmt.Sprintf("limits: { memory_bytes_max: 2560MiB }\n"+
-		"sinks: { clickhouse: { dsn: %q, groups: %d, batch_rows: %d, batch_bytes: 512MiB, batch_age: 5s } }", c.server.URL(c.db), clickhouseGroups, clickhouseBlock))
+	c.testLine = b.newLine("", flightTable, fmt.Sprintf("sinks: { clickhouse: { dsn: %q, groups: %d, batch_rows: %d, batch_age: 5s } }",
+		c.server.URL(c.db), clickhouseGroups, clickhouseBlock))
 	c.client = c.testLine.client()
 	var err error
 	if c.sink, err = clickhouse.New(clickhouse.Options{Config: c.cfg, Layout: c.layout, State: c.outbox(8), Owner: "bench", Logger: c.log}); err != nil {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"database/sql"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,4 +284,60 @@ func (v *valve) shutBefore(trigger func(sent []byte) bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.trigger = trigger
+}
+
+// wireCut is a TCP proxy that cuts one connection, once, so many bytes after the statement of an INSERT.
+type wireCut struct {
+	listener net.Listener
+	after    int
+	armed    atomic.Bool
+}
+
+func newWireCut(t testing.TB, backend string, after int) *wireCut {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wireCut{listener: listener, after: after}
+	t.Cleanup(func() { listener.Close() })
+	go func() { // ends with the listener
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", backend)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			go w.pass(client, server)
+			go func() { // ends when the server closes
+				io.Copy(client, server)
+				client.Close()
+			}()
+		}
+	}()
+	return w
+}
+
+// pass ends when either side closes.
+func (w *wireCut) pass(client, server net.Conn) {
+	defer client.Close()
+	defer server.Close()
+	buf, statement, left := make([]byte, 4<<10), false, 0
+	for {
+		n, err := client.Read(buf)
+		if statement && n > left {
+			server.Write(buf[:left])
+			return
+		}
+		if left -= n; !statement && bytes.Contains(buf[:n], []byte("INSERT INTO")) && w.armed.CompareAndSwap(true, false) {
+			statement, left = true, w.after
+		}
+		if _, errTo := server.Write(buf[:n]); err != nil || errTo != nil {
+			return
+		}
+	}
 }
