@@ -15,13 +15,12 @@ import (
 	"github.com/slotline/slotline/sinks/sinktest"
 )
 
-func TestMySQLSinkConforms(t *testing.T) { mysqlSinkConforms(t, -1) }
+func TestMySQLSinkConforms(t *testing.T) { mysqlSinkConforms(t, harness.MySQL(t), -1) }
 
 // The same promises where every row, also one alone, goes by the staging path.
-func TestMySQLSinkConformsByStaging(t *testing.T) { mysqlSinkConforms(t, 1) }
+func TestMySQLSinkConformsByStaging(t *testing.T) { mysqlSinkConforms(t, harness.MySQL(t), 1) }
 
-func mysqlSinkConforms(t *testing.T, stagingRows int) {
-	server := harness.MySQL(t)
+func mysqlSinkConforms(t *testing.T, server *harness.MySQLServer, stagingRows int) {
 	var paths pathCounts
 	w := newWire(t, server.Addr, paths.see)
 	via := func(db string) string { return strings.Replace(server.URL(db), server.Addr, w.addr(), 1) }
