@@ -10,18 +10,19 @@ import (
 // Config is one validated line: slotline.yaml with every default filled in and every bound kept. The key that a field
 // comes from, its unit and its bounds stand beside it; docs/configuration.md says what they are for.
 type Config struct {
-	File   string // path it was read from, for errors
-	Line   string // line: 1 to 32 of a-z 0-9 _ -
-	Kafka  Kafka
-	Layout partitioner.Spec // from layout, shards and kafka.partitions; Spec.Partitions is nil (apply computes and stores it)
-	Shards []Shard          // in file order; a partitioner.Layout has its own: find one by name
-	Tables []*event.Table   // in file order
-	Months Months
-	Outbox Outbox
-	Sinks  Sinks
-	Dead   DeadLetters
-	Limits Limits
-	HTTP   HTTP
+	File    string // path it was read from, for errors
+	Line    string // line: 1 to 32 of a-z 0-9 _ -
+	Kafka   Kafka
+	Layout  partitioner.Spec // from layout, shards and kafka.partitions; Spec.Partitions is nil (apply computes and stores it)
+	Shards  []Shard          // in file order; a partitioner.Layout has its own: find one by name
+	Tables  []*event.Table   // in file order
+	Months  Months
+	Outbox  Outbox
+	Sinks   Sinks
+	Dead    DeadLetters
+	Rollups []*Rollup // in file order; kept in ClickHouse
+	Limits  Limits
+	HTTP    HTTP
 }
 
 // Kafka is the section kafka: the cluster, and what its topics are made with.
@@ -99,6 +100,22 @@ type DeadLetters struct {
 	Topic         string        // dead_letters.topic, no table's; default <line>.dead
 	Retention     time.Duration // dead_letters.retention, of that topic: 1h to 36,500 days
 	HaltPerMinute int           // dead_letters.halt_per_minute, of one partition or lane, past which it halts: 1 to 10^9
+}
+
+// Rollup is one entry of rollups.<rollup>: figures of a table by tenant, bucket and dimensions.
+type Rollup struct {
+	Name     string       // its key
+	Table    *event.Table // rollups.<rollup>.table: has a tenant and a month
+	Bucket   string       // rollups.<rollup>.bucket: day or month, of the table's month column, in UTC
+	By       []int        // rollups.<rollup>.by: columns of Table, without the tenant, which is always a dimension
+	Measures []Measure    // rollups.<rollup>.measures, in file order; one at least
+}
+
+// Measure is one entry of rollups.<rollup>.measures.<measure>.
+type Measure struct {
+	Name   string // its key
+	Func   string // count, sum, min, max, avg or distinct
+	Column int    // of Table; event.None for count
 }
 
 // Limits is the section limits: of one process.

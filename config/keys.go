@@ -176,7 +176,16 @@ var keys = []keySpec{
 	{path: "dead_letters.halt_per_minute", kind: count, def: "1000", min: 1, max: 1e9,
 		meaning: "Past this many a minute it is a fault of a release, not of rows: the partition halts"},
 
-	{path: "rollups", kind: names, later: "rollups come in a later release", meaning: "Sums kept in every OLAP sink"},
+	{path: "rollups", kind: names, meaning: "Figures by tenant, day or month, and dimensions, kept in ClickHouse: [rollups](clickhouse-sink.md#rollups)"},
+	{path: "rollups.<rollup>", kind: section, meaning: "One rollup; it names a table and a view `<rollup>_now`"},
+	{path: "rollups.<rollup>.table", kind: scalar, required: true, example: "table: orders", meaning: "Its table, which has a tenant and a month"},
+	{path: "rollups.<rollup>.by", kind: listOf, meaning: "Columns that are its dimensions, besides the tenant, which is always one"},
+	{path: "rollups.<rollup>.bucket", kind: choice, def: "day", choices: []string{"day", "month"},
+		meaning: "Of the table's month column, in UTC; also the name of the column that holds it"},
+	{path: "rollups.<rollup>.measures", kind: names, required: true, example: "measures: { orders: count, revenue: sum(total) }",
+		meaning: "Its figures"},
+	{path: "rollups.<rollup>.measures.<measure>", kind: scalar,
+		meaning: "count, or sum min max avg distinct of a column: `sum(total)`"},
 	{path: "archive", kind: section, later: "the archive comes in a later release", meaning: "Closed log segments as files"},
 
 	{path: "limits", kind: section, meaning: "Of one process"},

@@ -141,6 +141,7 @@ func (l loader) config(root *entry) *Config {
 	cfg.Limits = Limits{MemoryBytesMax: l.number(limits.get("memory_bytes_max")), DrainTimeout: l.duration(limits.get("drain_timeout"))}
 	cfg.HTTP.Listen = l.listen(root.get("http").get("listen"))
 
+	cfg.Rollups = l.rollups(root.get("rollups"), cfg)
 	l.databases(root, cfg)
 	l.topics(root, cfg)
 	l.memory(root, cfg)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,9 @@ func (o *options) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
+// outputsAnnotation names the formats of a command that has others than "table json yaml".
+const outputsAnnotation = "outputs"
+
 func (o *options) open() (*line.Line, error) { return line.Open(o.file, o.logger()) }
 
 func rootCommand() *cobra.Command {
@@ -51,9 +55,10 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if o.output != "table" && o.output != "json" && o.output != "yaml" {
-				return usageError{fmt.Errorf("-o %s: write table, json or yaml", o.output)}
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			outputs := strings.Fields(cmp.Or(cmd.Annotations[outputsAnnotation], "table json yaml"))
+			if !slices.Contains(outputs, o.output) {
+				return usageError{fmt.Errorf("-o %s: write %s, %s or %s", o.output, outputs[0], outputs[1], outputs[2])}
 			}
 			if o.logFormat != "text" && o.logFormat != "json" {
 				return usageError{fmt.Errorf("--log-format %s: write text or json", o.logFormat)}
@@ -63,11 +68,11 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 	}
 	flags := root.PersistentFlags()
 	flags.StringVarP(&o.file, "config", "c", "slotline.yaml", "the line's configuration `file`")
-	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml")
+	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml; of query: table, csv or json")
 	flags.StringVar(&o.logFormat, "log-format", "text", "log lines on stderr: text or json")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(initCommand(o), applyCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
-		routeCommand(o), whereCommand(o), tablesCommand(o), outboxCommand(o), dlqCommand(o), versionCommand(o))
+		routeCommand(o), whereCommand(o), tablesCommand(o), outboxCommand(o), dlqCommand(o), queryCommand(o), versionCommand(o))
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

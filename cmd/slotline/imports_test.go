@@ -21,6 +21,7 @@ var levels = [][]string{
 	{"consumers"},
 	{"sinks/mysql", "sinks/olap/clickhouse", "sinks/olap/doris"},
 	{"sinks/olap/intent"},
+	{"sinks/olap/rollup"},
 	{"producer"},
 	{"outbox/kafka", "outbox/outboxtest"},
 	{"outbox"},

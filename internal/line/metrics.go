@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slotline/slotline/outbox"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // scrapeTimeout bounds what a scrape asks of the outbox database.
@@ -58,6 +59,41 @@ func (c *backlogCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.events, prometheus.GaugeValue, float64(b.Events()), lane)
 	}
 }
+
+// rollupCollector asks the database of sinks.state how far the rollups are behind.
+type rollupCollector struct{ line *Line }
+
+var (
+	rollupLag   = prometheus.NewDesc("slotline_sink_rollup_lag_seconds", "Since the first event that a rollup of the sink does not have; 0 when there is none.", []string{"sink"}, nil)
+	rollupPairs = prometheus.NewDesc("slotline_sink_rollup_pairs", "Pairs of tenant and day, over all rollups, that are to be computed anew.", []string{"sink"}, nil)
+	rollupFills = prometheus.NewDesc("slotline_sink_rollup_fills", "Rollups that are to be filled from the whole base table.", []string{"sink"}, nil)
+)
+
+func (c rollupCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- rollupLag
+	ch <- rollupPairs
+	ch <- rollupFills
+}
+
+// Collect leaves the figures out when the database does not answer.
+func (c rollupCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	db, err := c.line.stateDB()
+	if err != nil {
+		return
+	}
+	lag, err := rollup.ReadLag(ctx, db, rollupSinkName, c.line.Config.Rollups)
+	if err != nil {
+		return
+	}
+	for d, v := range map[*prometheus.Desc]float64{rollupLag: lag.Oldest.Seconds(), rollupPairs: float64(lag.Pairs), rollupFills: float64(lag.Fills)} {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, rollupSinkName)
+	}
+}
+
+// rollupSinkName is the sink that keeps rollups.
+const rollupSinkName = "clickhouse"
 
 // laneCollector exports what a relay knows of its lanes.
 type laneCollector struct{ relay *outbox.Relay }

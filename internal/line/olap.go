@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
@@ -20,7 +21,13 @@ type olapSink interface {
 	Plan(context.Context) ([]plan.Change, error)
 	Grants() []string
 	Find(ctx context.Context, t *event.Table, tenant, id string) (ver int64, err error)
+	Query(ctx context.Context, sql string, rowsMax int, columns func([]string) error, row func([]json.RawMessage) error) (more bool, err error)
 	Close() error
+}
+
+// rollupSink is an OLAP sink that keeps rollups.
+type rollupSink interface {
+	Maintain(context.Context)
 }
 
 // olapSinks are the OLAP sinks that the file has.

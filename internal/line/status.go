@@ -15,6 +15,7 @@ import (
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // Status is every stage of a line, as its tables tell it: it asks neither Kafka nor the processes.
@@ -42,17 +43,36 @@ type LaneStatus struct {
 
 // SinkStatus is one sink at one store: a MySQL shard, or the whole of an OLAP sink.
 type SinkStatus struct {
-	Name         string   `json:"name"` // mysql/s1, clickhouse, doris
-	Partitions   int      `json:"partitions"`
-	Owned        int      `json:"owned"`
-	Owners       []string `json:"owners"`
-	Lag          int64    `json:"lag"`          // offsets published and not applied
-	IdleSeconds  float64  `json:"idle_seconds"` // since the last move of the lagging partition that has waited longest; 0 without lag
-	RowsPerSec   float64  `json:"events_per_second"`
-	Halted       int      `json:"halted"`
-	Unreachable  string   `json:"unreachable,omitempty"` // why the store did not answer
+	Name         string        `json:"name"` // mysql/s1, clickhouse, doris
+	Partitions   int           `json:"partitions"`
+	Owned        int           `json:"owned"`
+	Owners       []string      `json:"owners"`
+	Lag          int64         `json:"lag"`          // offsets published and not applied
+	IdleSeconds  float64       `json:"idle_seconds"` // since the last move of the lagging partition that has waited longest; 0 without lag
+	RowsPerSec   float64       `json:"events_per_second"`
+	Halted       int           `json:"halted"`
+	Unreachable  string        `json:"unreachable,omitempty"` // why the store did not answer
+	Rollups      *RollupStatus `json:"rollups,omitempty"`     // of a sink that keeps some
 	progressRows []progress.Row
 	alive        map[string]bool // owners whose lease runs; nil where owners have none
+}
+
+// RollupStatus is how far a sink's rollups are behind.
+type RollupStatus struct {
+	LagSeconds float64 `json:"lag_seconds"` // since the first event that a rollup does not have
+	Pairs      int64   `json:"pairs"`       // of tenant and day, to be computed
+	Fills      int     `json:"fills"`       // rollups that are to be filled from the whole table
+}
+
+// text is what the state of the sink says.
+func (r *RollupStatus) text() string {
+	switch {
+	case r.Fills > 0:
+		return fmt.Sprintf("%d rollups are being filled", r.Fills)
+	case r.Pairs > 0:
+		return "rollups " + short(time.Duration(r.LagSeconds*float64(time.Second))) + " behind"
+	}
+	return "rollups up to date"
 }
 
 // HaltStatus is one halted partition of a sink, or a halted lane.
@@ -153,6 +173,11 @@ func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 			rows, err := progress.List(ask, at.db, at.sink)
 			if err == nil && at.leases != "" {
 				s.alive, err = leaseOwners(ask, at.db, at.leases, at.sink)
+			}
+			if err == nil && at.sink == rollupSinkName && len(l.Config.Rollups) > 0 {
+				var lag rollup.Lag
+				lag, err = rollup.ReadLag(ask, at.db, at.sink, l.Config.Rollups)
+				s.Rollups = &RollupStatus{LagSeconds: lag.Oldest.Seconds(), Pairs: lag.Pairs, Fills: lag.Fills}
 			}
 			switch {
 			case mysqldb.Number(err) == 1146:
@@ -287,6 +312,9 @@ func (k *SinkStatus) state() string {
 		return "taking over"
 	case k.Lag > 0 && k.IdleSeconds > stalled.Seconds():
 		return "stalled: does its process run?"
+	}
+	if k.Rollups != nil {
+		return "ok, " + k.Rollups.text()
 	}
 	return "ok"
 }

@@ -60,9 +60,10 @@ func (b *block) bytes() (used, kept int) {
 
 // set is the blocks of one batch. It is used again for another: two in rotation are enough.
 type set struct {
-	blocks []*block // of this batch
-	last   *block   // that a row went to: most rows follow one of the same month
-	free   map[*table][]*block
+	blocks  []*block // of this batch
+	touched touched  // by it
+	last    *block   // that a row went to: most rows follow one of the same month
+	free    map[*table][]*block
 }
 
 // at returns the block of a table and month.
@@ -128,6 +129,7 @@ func (s *set) reset(keepBytesMax int64) {
 		s.freeBlock(b)
 	}
 	s.blocks, s.last = s.blocks[:0], nil
+	clear(s.touched)
 	total := int64(0)
 	for _, free := range s.free {
 		for _, b := range free {

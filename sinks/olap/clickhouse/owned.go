@@ -8,6 +8,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // group is what a batch needs of the group's state; *intent.Group is one.
@@ -15,7 +16,7 @@ type group interface {
 	Positions() []event.Position
 	Pending() *intent.Intent
 	Begin(ctx context.Context, ranges []event.Range, excluded []intent.Excluded) (*intent.Intent, error)
-	Commit(ctx context.Context, i *intent.Intent, ranges []event.Range) error
+	CommitTouched(ctx context.Context, i *intent.Intent, ranges []event.Range, touched []rollup.Touched) error
 	Lost() <-chan struct{}
 	Release(ctx context.Context) error
 }
@@ -62,7 +63,7 @@ func (o *owned) takeSet() *set {
 		o.free = o.free[:n-1]
 		return s
 	}
-	return &set{}
+	return &set{touched: touched{}}
 }
 
 func (o *owned) giveSet(p *prepared) {

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ClickHouse/ch-go"
-	"github.com/ClickHouse/ch-go/proto"
-
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 )
@@ -29,6 +26,9 @@ func (s *Sink) readSchema(ctx context.Context) (map[string]*physical, error) {
 	var names []string
 	for _, t := range s.tables {
 		names = append(names, text(t.Name), text(viewName(t.Table)))
+	}
+	for _, r := range s.rollups {
+		names = append(names, text(r.Name), text(r.Name+viewSuffix))
 	}
 	in := " IN (" + strings.Join(names, ", ") + ")"
 	tables := make(map[string]*physical)
@@ -50,24 +50,10 @@ func (s *Sink) readSchema(ctx context.Context) (map[string]*physical, error) {
 
 // rows runs a query whose columns are strings.
 func (p *pool) rows(ctx context.Context, query string, columns int, each func(fields []string)) error {
-	values := make([]proto.ColStr, columns)
-	result := make(proto.Results, columns)
-	for i := range values {
-		result[i] = proto.ResultColumn{Data: &values[i]}
-	}
-	return p.query(ctx, ch.Query{Body: query, Result: result, OnResult: func(_ context.Context, b proto.Block) error {
-		fields := make([]string, columns)
-		for row := range b.Rows {
-			for i := range values {
-				fields[i] = values[i].Row(row)
-			}
-			each(fields)
-		}
-		for i := range values {
-			values[i].Reset()
-		}
+	return p.query(ctx, queryOf(query, columns, func(fields []string) error {
+		each(fields)
 		return nil
-	}})
+	}))
 }
 
 // found is one difference between a table and the file.

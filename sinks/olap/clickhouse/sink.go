@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
@@ -15,6 +16,7 @@ import (
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // codec is the format of the blocks that are made of events. It is stored with each intent.
@@ -41,6 +43,9 @@ type Sink struct {
 	groups     int
 	batchBytes int64
 	tables     []*table
+	rollups    []*config.Rollup
+	owner      string
+	leaseTime  time.Duration
 	rules      *intake.Rules
 	state      *intent.State
 	stateDB    *sql.DB
@@ -55,7 +60,8 @@ type Sink struct {
 // table is a table of the file with its statement.
 type table struct {
 	*event.Table
-	insert string
+	insert  string
+	rollups []*config.Rollup // of this table
 }
 
 // New makes a sink. It does no I/O.
@@ -78,15 +84,22 @@ func New(o Options) (*Sink, error) {
 		return nil, err
 	}
 	for _, t := range o.Config.Tables {
-		s.tables = append(s.tables, &table{t, insertSQL(t)})
+		at := &table{Table: t, insert: insertSQL(t)}
+		for _, r := range o.Config.Rollups {
+			if r.Table == t {
+				at.rollups = append(at.rollups, r)
+			}
+		}
+		s.tables = append(s.tables, at)
 	}
+	s.rollups, s.owner, s.leaseTime = o.Config.Rollups, owner, o.Config.Outbox.LeaseTime
 	place := o.Config.Sinks.State.Place()
 	s.statePlace = "state " + place
 	if o.Config.Sinks.State.Key() == o.Config.Outbox.DSN.Key() {
 		s.statePlace = "outbox " + place
 	}
 	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
-		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec})
+		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec, Rollups: rollup.Digest(s.rollups)})
 	s.pool = &pool{dsn: c.DSN, log: log}
 	s.SetLayout(o.Layout)
 	return s, nil

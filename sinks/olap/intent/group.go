@@ -11,6 +11,7 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // Group is a group of partitions that this process has taken over. Begin and Commit are called by one goroutine at a
@@ -59,6 +60,13 @@ func (g *Group) learn(ctx context.Context) error {
 		return g.fencedBy(r)
 	}
 	pending := pendingOf(r, stand)
+	if s.o.Rollups != "" {
+		// A batch that was perhaps sent, and will not be sent again, marked nothing.
+		left := pending == nil && !r.confirmed
+		if err := s.store.takeRollups(ctx, g.number, s.o.Rollups, left); err != nil {
+			return err
+		}
+	}
 	if pending != nil && pending.Codec > s.o.Codec {
 		return newer(fmt.Sprintf("%s: %s holds a batch of row format %d that was not confirmed, this release writes format %d",
 			g.where(), Table, pending.Codec, s.o.Codec))
@@ -150,13 +158,18 @@ func (g *Group) Begin(ctx context.Context, ranges []event.Range, excluded []Excl
 // Commit confirms the intent, which Begin returned and whose rows the engine has acknowledged, and advances the
 // progress. A batch that had nothing to send needs no intent: then it is nil.
 func (g *Group) Commit(ctx context.Context, i *Intent, ranges []event.Range) error {
+	return g.CommitTouched(ctx, i, ranges, nil)
+}
+
+// CommitTouched is Commit for a batch that touched pairs of rollups: they are marked in the same transaction.
+func (g *Group) CommitTouched(ctx context.Context, i *Intent, ranges []event.Range, touched []rollup.Touched) error {
 	g.mu.Lock()
 	advances := advancesOf(g.stand, ranges)
 	g.mu.Unlock()
 	if len(advances) != len(ranges) {
 		return g.outOfTurn(ranges, nil)
 	}
-	done, failed := g.state.store.commit(ctx, g.number, g.hold.Fence(), i, advances)
+	done, failed := g.state.store.commit(ctx, g.number, g.hold.Fence(), i, advances, touched)
 	if failed == nil && done {
 		g.moved(i, advances)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // hold is the lease of a group; *lease.Held is one.
@@ -31,9 +32,11 @@ type store interface {
 	read(ctx context.Context, group int, parts []event.Partition) (row, []progress.Row, error)
 	// put stores an unconfirmed intent if the fence is the row's; found says whether it is.
 	put(ctx context.Context, group int, fence lease.Fence, i Intent) (found bool, err error)
-	// commit moves the progress rows in one transaction, if the fence is the row's. With a confirmation it also requires the
+	// commit moves the progress rows, and marks what was touched, in one transaction, if the fence is the row's. With a confirmation it also requires the
 	// intent stored to be that one, and confirms it. It changes all or nothing; done says which.
-	commit(ctx context.Context, group int, fence lease.Fence, confirm *Intent, advances []progress.Advance) (done bool, err error)
+	commit(ctx context.Context, group int, fence lease.Fence, confirm *Intent, advances []progress.Advance, touched []rollup.Touched) (done bool, err error)
+	// takeRollups tells the rollups of a take-over: package rollup's TakeGroup.
+	takeRollups(ctx context.Context, group int, digest string, left bool) error
 }
 
 var errNotSeeded = errors.New("the row is not there")
@@ -123,7 +126,7 @@ const (
 	guardSQL = "UPDATE `slotline_intent` SET `updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=? AND `grp`=? AND " + lease.Guard
 )
 
-func (s sqlStore) commit(ctx context.Context, group int, fence lease.Fence, confirm *Intent, advances []progress.Advance) (bool, error) {
+func (s sqlStore) commit(ctx context.Context, group int, fence lease.Fence, confirm *Intent, advances []progress.Advance, touched []rollup.Touched) (bool, error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
@@ -141,7 +144,14 @@ func (s sqlStore) commit(ctx context.Context, group int, fence lease.Fence, conf
 			return false, err
 		}
 	}
+	if err := rollup.Mark(ctx, tx, s.sink, touched); err != nil {
+		return false, err
+	}
 	return true, tx.Commit()
+}
+
+func (s sqlStore) takeRollups(ctx context.Context, group int, digest string, left bool) error {
+	return rollup.TakeGroup(ctx, s.db, s.sink, group, digest, left)
 }
 
 // found says whether an UPDATE found its row, changed or not.

@@ -26,7 +26,7 @@ const (
 	codeForeign    = "SL4206" // progress was moved by something else, or a batch came out of turn
 )
 
-// Options of a State. All are needed.
+// Options of a State. All but Rollups are needed.
 type Options struct {
 	DB        *sql.DB       // as package mysqldb opens it; not closed here
 	Place     string        // how a person names the database: "db0/flights"
@@ -34,6 +34,7 @@ type Options struct {
 	Owner     string        // unique to this process: lease.NewOwner()
 	LeaseTime time.Duration // of a group
 	Codec     int           // format of the rows that the engine makes of events
+	Rollups   string        // rollup.Digest of those that the engine keeps; "" if it keeps none
 }
 
 // State is the state of one OLAP sink. It is safe for concurrent use.

@@ -11,6 +11,7 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // The twin of the state database: rows in memory, one statement at a time, each as docs and SQL say it, without the rules
@@ -190,7 +191,9 @@ func (p *process) put(_ context.Context, _ int, fence lease.Fence, i Intent) (fo
 	return found, err
 }
 
-func (p *process) commit(_ context.Context, _ int, fence lease.Fence, confirm *Intent, advances []progress.Advance) (done bool, err error) {
+func (p *process) takeRollups(context.Context, int, string, bool) error { return nil }
+
+func (p *process) commit(_ context.Context, _ int, fence lease.Fence, confirm *Intent, advances []progress.Advance, _ []rollup.Touched) (done bool, err error) {
 	err = p.call(func() {
 		after := p.w.db.copy()
 		if after.row.fence != fence {
