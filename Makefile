@@ -10,7 +10,7 @@ demo:
 test:
 	@scripts/test.sh
 
-# All tests, and the proofs under faults that take too long for each day; CI runs these.
+# All tests, and the proofs under faults that take too long for each day.
 proofs:
 	@SLOTLINE_PROOFS=1 scripts/test.sh
 

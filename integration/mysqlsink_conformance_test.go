@@ -15,10 +15,16 @@ import (
 	"github.com/slotline/slotline/sinks/sinktest"
 )
 
-func TestMySQLSinkConforms(t *testing.T) { mysqlSinkConforms(t, harness.MySQL(t), -1) }
+func TestMySQLSinkConforms(t *testing.T) {
+	t.Parallel() // long
+	mysqlSinkConforms(t, harness.MySQL(t), -1)
+}
 
 // The same promises where every row, also one alone, goes by the staging path.
-func TestMySQLSinkConformsByStaging(t *testing.T) { mysqlSinkConforms(t, harness.MySQL(t), 1) }
+func TestMySQLSinkConformsByStaging(t *testing.T) {
+	harness.Proof(t)
+	mysqlSinkConforms(t, harness.MySQL(t), 1)
+}
 
 func mysqlSinkConforms(t *testing.T, server *harness.MySQLServer, stagingRows int) {
 	var paths pathCounts

@@ -10,8 +10,8 @@ func Soak() bool { return os.Getenv("SLOTLINE_SOAK") != "" }
 
 const proofsVariable = "SLOTLINE_PROOFS"
 
-// Proof is called first by a test of minutes' worth of faults: it runs where SLOTLINE_PROOFS is set, as in CI and in
-// `make soak`. Elsewhere it is skipped, and listed. Such tests run two at a time.
+// Proof is called first by a test of minutes' worth of faults: it runs where SLOTLINE_PROOFS is set, as in `make
+// proofs`, and in a soak. Elsewhere it is skipped, and listed. Such tests run two at a time.
 func Proof(t *testing.T) {
 	t.Helper()
 	t.Parallel()
