@@ -106,7 +106,7 @@ func TestP2_OutboxLaneTableTruncated(t *testing.T) {
 
 // Rows that are deleted and partitions that are dropped are not a database that went back.
 func TestOutboxDeletedRowsAreNoNewGeneration(t *testing.T) {
-	harness.Proof(t)
+	t.Parallel() // long
 	l := newOutboxLine(t, harness.Kafka(t), harness.MySQL(t), ", lanes: 1, lease_time: 1s, purge_rows: 100000")
 	total := 0
 	for i, statement := range []string{

@@ -388,7 +388,7 @@ func TestP1_OutboxDatabaseWentBack(t *testing.T) {
 
 // Partitions are made ahead of need while MAXVALUE is empty, and a transaction that holds the table does not block.
 func TestOutboxPartitionsAhead(t *testing.T) {
-	harness.Proof(t)
+	t.Parallel() // long
 	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 3s, purge_rows: 1000")
 	l.timing.Split = 50 * time.Millisecond
 	r := l.start()
