@@ -3,9 +3,10 @@
 // progress commit together; an OLAP sink's are in sinks.state.
 //
 // It promises: next_off moves only by the sink that is the owner of owner_epoch; by AcceptGap, which bumps the epoch and
-// leaves a row in slotline_gap that says who went past what, and why; or back, by Fence, when a layout changes. It assumes sessions in UTC with clientFoundRows
-// (internal/mysqldb opens such). It fails with the driver's own errors, which the caller classes, and with fault.Error
-// where a person must act: a row that apply has not seeded, a table of a later format.
+// leaves a row in slotline_gap that says who went past what, and why; or back, by Fence, when a layout changes. It
+// assumes sessions in UTC with clientFoundRows (internal/mysqldb opens such). It fails with the driver's own errors,
+// which the caller classes, and with fault.Error where a person must act: a row that apply has not seeded, a table of a
+// later format.
 //
 // The statements of a sink's transaction are text, because they are sent in one packet with the rows: Advance and Row
 // are the seam to it.

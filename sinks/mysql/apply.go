@@ -319,7 +319,7 @@ func (o *owned) stands(t *task, row *progress.Row) {
 	} else {
 		h.row.Next, h.row.LeaderEpoch, h.row.TopicID = t.advance.End, t.advance.LeaderEpoch, t.advance.TopicID
 	}
-	h.since, h.tries = time.Time{}, 0
+	h.outage.Over()
 }
 
 // read looks at the progress row, on another connection, and decides what the state means. nil: the move was made.
@@ -405,29 +405,14 @@ func (t *task) settle(err error) {
 	t.err = t.owned.waits(t, err)
 }
 
-// waits is the error of an outage. It counts, so that a person sees since when and how often.
+// waits is the error of an outage.
 func (o *owned) waits(t *task, cause error) error {
+	e := &fault.Error{Code: codeOutage, Err: cause, What: t.shard.name + ": " + cause.Error(),
+		Do: "nothing if the shard comes back; else see its server's log"}
 	o.mu.Lock()
-	h := o.holds[t.shard.name]
-	if h.tries++; h.since.IsZero() {
-		h.since = o.sink.now()
-	}
-	since, tries := h.since, h.tries
-	o.mu.Unlock()
-	e := &fault.Error{Code: codeOutage, Class: fault.Transient, Err: cause, What: t.shard.name + ": " + cause.Error(),
-		Why: "no event is lost and none goes to the dead-letter topic",
-		Do:  "nothing if the shard comes back; else see its server's log"}
-	if inner, ok := errors.AsType[*fault.Error](mysqldb.Wrap(cause, codeOutage, t.shard.name)); ok {
-		e.What = inner.What
-		if inner.Why != "" {
-			e.Why = inner.Why + "; " + e.Why
-		}
-		if inner.Do != "" {
-			e.Do = inner.Do
-		}
-	}
-	e.What = fmt.Sprintf("%s/%s; %s partition %d offset %d waits since %s, tries: %d",
-		o.sink.name, e.What, o.part.Topic, o.part.Number, t.advance.Start, since.UTC().Format("15:04:05"), tries)
+	defer o.mu.Unlock()
+	o.holds[t.shard.name].outage.Waits(o.sink.now(), e, mysqldb.Wrap(cause, codeOutage, t.shard.name), o.part, t.advance.Start)
+	e.What = o.sink.name + "/" + e.What
 	return e
 }
 

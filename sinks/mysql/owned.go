@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/intake"
@@ -25,10 +24,9 @@ type owned struct {
 
 // hold is the partition's progress row in one shard.
 type hold struct {
-	shard *shard
-	row   progress.Row // as this owner last saw or wrote it
-	since time.Time    // of the first failure since the last success; zero: none
-	tries int          // failures since
+	shard  *shard
+	row    progress.Row // as this owner last saw or wrote it
+	outage intake.Outage
 }
 
 // Positions says where the partition stands: at the least of its shards. What the log is called is known from any of

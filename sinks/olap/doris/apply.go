@@ -32,7 +32,7 @@ func (p *prepared) Apply(ctx context.Context) ([]event.Rejected, error) {
 		return nil, o.settle(p, err)
 	}
 	o.mu.Lock()
-	o.since, o.tries = time.Time{}, 0
+	o.outage.Over()
 	o.mu.Unlock()
 	o.giveSet(p)
 	p.rejected = bad
@@ -112,28 +112,10 @@ func (o *owned) settle(p *prepared, err error) error {
 	return o.waits(p, where, err)
 }
 
-// waits is the error of an outage. It counts, so that a person sees since when and how often.
+// waits is the error of an outage.
 func (o *owned) waits(p *prepared, where string, cause error) error {
+	e := &fault.Error{Code: codeWaits, What: where + ": " + cut(cause.Error()), Do: doNothing, Err: cause}
 	o.mu.Lock()
-	if o.tries++; o.since.IsZero() {
-		o.since = time.Now()
-	}
-	since, tries := o.since, o.tries
-	o.mu.Unlock()
-	e := &fault.Error{Code: codeWaits, Class: fault.Transient, Err: cause, Do: doNothing,
-		Why: "no event is lost and none goes to the dead-letter topic"}
-	what := where + ": " + cut(cause.Error())
-	if f, ok := errors.AsType[*fault.Error](wrap(cause, codeWaits, where)); ok {
-		what = f.What
-		if f.Why != "" {
-			e.Why = f.Why + "; " + e.Why
-		}
-		if f.Do != "" {
-			e.Do = f.Do
-		}
-	}
-	first := p.ranges[0]
-	e.What = fmt.Sprintf("%s; %s partition %d offset %d waits since %s, tries: %d",
-		what, first.Topic, first.Number, first.From, since.UTC().Format("15:04:05"), tries)
-	return e
+	defer o.mu.Unlock()
+	return o.outage.Waits(time.Now(), e, wrap(cause, codeWaits, where), p.ranges[0].Partition, p.ranges[0].From)
 }

@@ -3,7 +3,6 @@ package doris
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/intake"
@@ -23,18 +22,14 @@ type group interface {
 // owned is a group of partitions that this process has taken over.
 type owned struct {
 	sink   *Sink
-	group  group
+	group               // Positions, Lost and Release are its own
 	event  intake.Event // event and latest belong to Prepare
 	latest intake.Latest
 
-	mu    sync.Mutex // guards what follows; held for no I/O
-	free  []set      // to use again: one being filled, one being sent
-	since time.Time  // of the first failure since the last success; zero: none
-	tries int        // failures since
+	mu     sync.Mutex // guards what follows; held for no I/O
+	free   []set      // to use again: one being filled, one being sent
+	outage intake.Outage
 }
-
-// Positions says where the partitions stand.
-func (o *owned) Positions() []event.Position { return o.group.Positions() }
 
 // Pending is the batch that must come first: an earlier owner stored it and did not confirm it.
 func (o *owned) Pending() []event.Range {
@@ -43,12 +38,6 @@ func (o *owned) Pending() []event.Range {
 	}
 	return nil
 }
-
-// Lost is closed when the group's lease has run out.
-func (o *owned) Lost() <-chan struct{} { return o.group.Lost() }
-
-// Release ends the lease, so that a successor need not wait.
-func (o *owned) Release(ctx context.Context) error { return o.group.Release(ctx) }
 
 // setsMax are kept per group: more are never in use at once.
 const setsMax = 2
