@@ -3,6 +3,7 @@ package consumers_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -19,6 +20,14 @@ type gathering struct {
 	consumers.Sink
 	refused *atomic.Int64 // pieces with a bad event
 	largest *atomic.Int64 // rows of a gathered batch
+	rewound *atomic.Int64 // batches that did not go on where the sink stood
+}
+
+// count counts a batch that was refused for where it begins.
+func (g gathering) count(err error) {
+	if _, ok := errors.AsType[*event.Rewound](err); ok {
+		g.rewound.Add(1)
+	}
 }
 
 type gatheringGroups struct {
@@ -30,7 +39,7 @@ func (g gatheringGroups) Groups() [][]event.Partition { return g.groups.Groups()
 
 // gathers makes such a sink; with groups above 0 it has fixed ones.
 func (l *testLine) gathers(groups int) (sink consumers.Sink, g gathering) {
-	g = gathering{l.groups(groups), new(atomic.Int64), new(atomic.Int64)}
+	g = gathering{l.groups(groups), new(atomic.Int64), new(atomic.Int64), new(atomic.Int64)}
 	if fixed, ok := g.Sink.(consumers.FixedGroups); ok {
 		return gatheringGroups{g, fixed}, g
 	}
@@ -57,6 +66,24 @@ type gathered struct {
 	messages []event.Message
 }
 
+// counted tells of a refusal.
+type counted struct {
+	event.Prepared
+	sink gathering
+}
+
+func (c counted) Apply(ctx context.Context) ([]event.Rejected, error) {
+	rejected, err := c.Prepared.Apply(ctx)
+	c.sink.count(err)
+	return rejected, err
+}
+
+func (o gatheringOwned) Prepare(b *event.Batch) (event.Prepared, error) {
+	p, err := o.Owned.Prepare(b)
+	o.sink.count(err)
+	return counted{p, o.sink}, err
+}
+
 func (o gatheringOwned) Gather(to event.Prepared, b *event.Batch) (event.Prepared, bool, error) {
 	for _, m := range b.Messages {
 		if string(m.Value) == badBody {
@@ -73,7 +100,7 @@ func (o gatheringOwned) Gather(to event.Prepared, b *event.Batch) (event.Prepare
 		p.messages = append(p.messages, m)
 	}
 	var err error
-	p.Prepared, err = o.Owned.Prepare(&event.Batch{Ranges: slices.Clone(b.Ranges), Messages: p.messages})
+	p.Prepared, err = o.Prepare(&event.Batch{Ranges: slices.Clone(b.Ranges), Messages: p.messages})
 	o.sink.largest.Store(max(o.sink.largest.Load(), int64(len(p.messages))))
 	return p, err == nil, err
 }
@@ -148,6 +175,39 @@ func gatherThroughFaults(t *testing.T, groups int) {
 	l.until("nothing is held", func() bool { return p.metric("buffered_bytes") == 0 })
 	if err := p.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A piece that is set aside is the next batch itself: it is not lost and found again by where the sink stands.
+func TestP7_PieceThatIsSetAsideComesNext(t *testing.T) {
+	for name, groups := range map[string]int{"group": 0, "fixed groups": 2} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine(t)
+			for part := range int32(4) {
+				for n := range int64(600) {
+					l.next[part]++
+					id, body := n%10, ""
+					if n%97 == 50 {
+						id, body = 99, badBody
+					} else {
+						l.sent[entityName(part, id)] = l.next[part]
+					}
+					l.cl.Produce(t.Context(), l.record(part, id, l.next[part], body), nil)
+				}
+			}
+			if err := l.cl.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sink, g := l.gathers(groups)
+			l.run(sink, func(o *consumersOptions) {
+				o.Batch = consumers.Limits{Rows: 200, Bytes: 100 << 10, Age: 5 * time.Millisecond}
+			})
+			l.untilDrained()
+			l.check()
+			if g.refused.Load() == 0 || g.rewound.Load() > 0 {
+				t.Errorf("%d pieces were refused, %d batches did not go on where the sink stood", g.refused.Load(), g.rewound.Load())
+			}
+		})
 	}
 }
 
