@@ -12,7 +12,7 @@ import (
 // glance looks for new rows in all lanes of a relay that are idle, with one statement: so an idle lane needs no reads of
 // its own. It only wakes readers; what they then find is theirs to judge.
 type glance struct {
-	db    *sql.DB
+	last  func(ctx context.Context, lanes []int) (map[int]uint64, error) // lastIDs of the outbox database
 	every time.Duration
 	wake  func(lane int)
 
@@ -21,8 +21,8 @@ type glance struct {
 	added chan struct{}  // has a value when there is something to look for
 }
 
-func newGlance(db *sql.DB, every time.Duration, wake func(lane int)) *glance {
-	return &glance{db: db, every: every, wake: wake, idle: map[int]uint64{}, added: make(chan struct{}, 1)}
+func newGlance(last func(context.Context, []int) (map[int]uint64, error), every time.Duration, wake func(lane int)) *glance {
+	return &glance{last: last, every: every, wake: wake, idle: map[int]uint64{}, added: make(chan struct{}, 1)}
 }
 
 // watch wakes the lane once it has rows after read, or may have them, until ignore.
@@ -75,7 +75,7 @@ func (g *glance) look(ctx context.Context) {
 	if len(lanes) == 0 {
 		return
 	}
-	last, err := g.lastIDs(ctx, lanes)
+	last, err := g.last(ctx, lanes)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, lane := range lanes {
@@ -87,10 +87,10 @@ func (g *glance) look(ctx context.Context) {
 }
 
 // lastIDs are the greatest committed ids of lanes; a lane whose table is empty has none.
-func (g *glance) lastIDs(ctx context.Context, lanes []int) (map[int]uint64, error) {
+func lastIDs(ctx context.Context, db *sql.DB, lanes []int) (map[int]uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	rows, err := g.db.QueryContext(ctx, lastIDsSQL(lanes))
+	rows, err := db.QueryContext(ctx, lastIDsSQL(lanes))
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,9 @@ func New(o Options) *Relay {
 		o.flow = defaultFlowLimits
 	}
 	r := &Relay{o: o, owner: lease.NewOwner(), claims: newClaims(o.Config.Outbox.Lanes), relaid: make(chan struct{})}
-	r.glance = newGlance(o.DB, o.Timing.PollMax, r.Wake)
+	r.glance = newGlance(func(ctx context.Context, lanes []int) (map[int]uint64, error) {
+		return lastIDs(ctx, o.DB, lanes)
+	}, o.Timing.PollMax, r.Wake)
 	r.layout.Store(o.Layout)
 	for lane := range o.Config.Outbox.Lanes {
 		r.wakes = append(r.wakes, make(chan struct{}, 1))
