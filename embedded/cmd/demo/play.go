@@ -32,6 +32,7 @@ const (
 // it changes would have it. It is pure: the same seed gives the same plays.
 func plays(flights []nyc.Flight, seed uint64) [writers][]transaction {
 	var all [writers][]transaction
+	rolledBack := 0 // the two ways take turns, so that a short demo has both
 	for w := range writers {
 		rng := rand.New(rand.NewPCG(seed, uint64(w)))
 		var open [][]nyc.Step
@@ -39,7 +40,8 @@ func plays(flights []nyc.Flight, seed uint64) [writers][]transaction {
 		want := 1 + rng.IntN(stepsMax)
 		flush := func() {
 			if rng.IntN(rollBackOneIn) == 0 {
-				all[w] = append(all[w], transaction{poisoned(now, rng), failsInRun + fate(len(all[w])%2)})
+				all[w] = append(all[w], transaction{poisoned(now, rng), failsInRun + fate(rolledBack%2)})
+				rolledBack++
 			}
 			all[w] = append(all[w], transaction{now, commits})
 			now, want = nil, 1+rng.IntN(stepsMax)
