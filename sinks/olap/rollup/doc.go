@@ -12,11 +12,14 @@
 //   - Two workers that compute one slice end right. Each reads the marks, then takes a version, then reads the base. The
 //     one that clears a mark took its version after it read the mark, so every greater version was read from a base
 //     that has the mark's events; a lesser one loses, whenever it lands.
-//   - Versions grow also when the state database is restored: they are at least its clock, in microseconds.
+//   - Versions and the numbers of fills grow also when the state database is restored: they are at least its clock, in
+//     microseconds.
 //   - A new rollup, and every rollup when a group of the sink passes between processes whose files declare others, is
 //     filled: all pairs of the base are marked.
 //
-// What it assumes: an engine that writes a slice whole or not at all; months and days that never change per entity.
+// What it assumes: an engine that writes a slice whole or not at all; months and days that never change per entity; no
+// process that sends a batch after a person gave its offsets up and the fill for that has ended; that the state database
+// is away while it is restored, so that a fill that was under way fails and begins anew.
 //
 // How it fails: errors of the database or the engine are logged, shown by the lag, and tried again. A worker whose lease
 // ran out does no harm.

@@ -137,7 +137,7 @@ func TakeGroup(ctx context.Context, db *sql.DB, sink string, group int, digest s
 	if before == digest && !left {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, "UPDATE `slotline_rollup` SET `fills_wanted`=`fills_wanted`+1 WHERE `sink`=?", sink); err != nil {
+	if _, err := tx.ExecContext(ctx, wantFillSQL+"`sink`=?", sink); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, "REPLACE INTO `slotline_rollup_group` (`sink`,`grp`,`digest`) VALUES (?,?,?)", sink, group, digest); err != nil {
@@ -195,12 +195,18 @@ func Plan(ctx context.Context, db *sql.DB, place, sink, heading string, rollups 
 		}}}, nil
 }
 
+// wantFillSQL gives a fill a number that none before had, those that a restored database has forgotten included.
+const wantFillSQL = "UPDATE `slotline_rollup` SET `fills_wanted`=GREATEST(`fills_wanted`+1, " + clockSQL + ") WHERE "
+
+// clockSQL is the database's clock in microseconds.
+const clockSQL = "CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED)"
+
 // errNoTable is MySQL's number for a table that is not there.
 const errNoTable = 1146
 
 // WantFill asks for a fill of one rollup; apply does so before it makes the engine's table.
 func WantFill(ctx context.Context, db *sql.DB, place, sink, rollup string) error {
-	_, err := db.ExecContext(ctx, "UPDATE `slotline_rollup` SET `fills_wanted`=`fills_wanted`+1 WHERE `sink`=? AND `rollup`=?", sink, rollup)
+	_, err := db.ExecContext(ctx, wantFillSQL+"`sink`=? AND `rollup`=?", sink, rollup)
 	return mysqldb.Wrap(err, codeState, place)
 }
 
@@ -262,6 +268,10 @@ func (s state) filled(ctx context.Context, number uint64) error {
 	return err
 }
 
+func (s state) mark(ctx context.Context, touched []Touched) error {
+	return Mark(ctx, s.db, s.sink, touched)
+}
+
 // marked is a pair as it was read.
 type marked struct {
 	Pair
@@ -289,8 +299,7 @@ func (s state) marks(ctx context.Context, most int) (list []marked, at string, e
 	return list, at, rows.Err()
 }
 
-const versionSQL = "UPDATE `slotline_rollup` SET `version`=LAST_INSERT_ID(GREATEST(`version`+1, " +
-	"CAST(UNIX_TIMESTAMP(NOW(6))*1000000 AS UNSIGNED))) WHERE `sink`=? AND `rollup`=?"
+const versionSQL = "UPDATE `slotline_rollup` SET `version`=LAST_INSERT_ID(GREATEST(`version`+1, " + clockSQL + ")) WHERE `sink`=? AND `rollup`=?"
 
 // version takes a version that is greater than every one before.
 func (s state) version(ctx context.Context) (int64, error) {

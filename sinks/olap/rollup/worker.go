@@ -94,8 +94,21 @@ func (w *Worker) own(ctx context.Context, r *config.Rollup) error {
 
 // Round brings one rollup up to the moment at which it began. It needs no lease.
 func (w *Worker) Round(ctx context.Context, r *config.Rollup) error {
-	s := state{w.DB, w.Sink, r.Name}
-	if err := w.fill(ctx, s, r); err != nil {
+	return round(ctx, state{w.DB, w.Sink, r.Name}, w.Engine, r)
+}
+
+// store is what a round needs of sinks.state; tests put an obvious twin in its place.
+type store interface {
+	fill(ctx context.Context) (number uint64, err error)
+	filled(ctx context.Context, number uint64) error
+	mark(ctx context.Context, touched []Touched) error
+	marks(ctx context.Context, most int) (list []marked, at string, err error)
+	version(ctx context.Context) (int64, error)
+	clear(ctx context.Context, list []marked, readAt string) error
+}
+
+func round(ctx context.Context, s store, e Engine, r *config.Rollup) error {
+	if err := fill(ctx, s, e, r); err != nil {
 		return err
 	}
 	for {
@@ -112,7 +125,7 @@ func (w *Worker) Round(ctx context.Context, r *config.Rollup) error {
 		for i, m := range list {
 			pairs[i] = m.Pair
 		}
-		if err := w.Engine.Compute(ctx, r, pairs, version); err != nil {
+		if err := e.Compute(ctx, r, pairs, version); err != nil {
 			return err
 		}
 		if err := s.clear(ctx, list, at); err != nil {
@@ -125,22 +138,22 @@ func (w *Worker) Round(ctx context.Context, r *config.Rollup) error {
 }
 
 // fill marks all pairs of the base, if that is wanted.
-func (w *Worker) fill(ctx context.Context, s state, r *config.Rollup) error {
+func fill(ctx context.Context, s store, e Engine, r *config.Rollup) error {
 	number, err := s.fill(ctx)
 	if err != nil || number == 0 {
 		return err
 	}
 	var touched []Touched
-	err = w.Engine.Pairs(ctx, r, func(p Pair) error {
+	err = e.Pairs(ctx, r, func(p Pair) error {
 		if touched = append(touched, Touched{r.Name, p}); len(touched) < chunk {
 			return nil
 		}
-		err := Mark(ctx, w.DB, w.Sink, touched)
+		err := s.mark(ctx, touched)
 		touched = touched[:0]
 		return err
 	})
 	if err == nil {
-		err = Mark(ctx, w.DB, w.Sink, touched)
+		err = s.mark(ctx, touched)
 	}
 	if err != nil {
 		return err
