@@ -32,7 +32,6 @@ type flightPart struct {
 	member *member
 	stream *stream // that it was cut from; the member may have another by now
 	bytes  int64
-	oldest time.Time // when its first message was written
 }
 
 type result struct {
@@ -223,9 +222,7 @@ func (u *unit) applied(ctx context.Context, f *flight) {
 	for i, r := range f.batch.Ranges {
 		p := f.parts[i]
 		p.member.at = event.Position{Partition: r.Partition, Next: r.To, LeaderEpoch: r.LeaderEpoch, TopicID: r.TopicID}
-		p.stream.mu.Lock()
-		p.stream.applied, p.stream.oldest = r.To, p.stream.q.oldest()
-		p.stream.mu.Unlock()
+		p.stream.passed(r.To)
 		p.member.reread.reset()
 		if p.member.halted { // what it read before is applied; that ended the record, and not the reason
 			u.halt(ctx, p.member.why, p.member.at)
@@ -234,13 +231,6 @@ func (u *unit) applied(ctx context.Context, f *flight) {
 			u.goesOn(p.member.at)
 		}
 		u.loop.noteApplied(p.member.at)
-	}
-	if u.next != nil {
-		for _, p := range u.next.parts {
-			p.stream.mu.Lock()
-			p.stream.oldest = p.oldest
-			p.stream.mu.Unlock()
-		}
 	}
 	u.markSlow(false)
 	u.drop(f)
@@ -373,7 +363,8 @@ func (f *flight) add(m *member, n int) {
 	r.TopicID = m.stream.topicID
 	f.batch.Messages = messages
 	f.batch.Ranges = append(f.batch.Ranges, r)
-	f.parts = append(f.parts, flightPart{member: m, stream: m.stream, bytes: bytes, oldest: oldest})
+	f.parts = append(f.parts, flightPart{member: m, stream: m.stream, bytes: bytes})
+	m.stream.cuts = append(m.stream.cuts, cut{r.To, oldest})
 }
 
 // cutPending makes the batch of a stored intent: exactly its ranges. nil while they are still being read.
@@ -398,6 +389,7 @@ func (u *unit) cutPending() *flight {
 				f.add(m, take[i])
 				f.batch.Ranges[len(f.batch.Ranges)-1] = r
 				m.stream.q.next = r.To
+				m.stream.cuts[len(m.stream.cuts)-1].to = r.To
 			}
 		}
 	}

@@ -109,11 +109,8 @@ func (f *flight) joined(piece *flight) ([]event.Range, bool) {
 func (f *flight) join(piece *flight) {
 	for _, p := range piece.parts {
 		at := slices.IndexFunc(f.parts, func(have flightPart) bool { return have.member == p.member })
-		switch {
-		case at < 0:
+		if at < 0 {
 			f.parts = append(f.parts, p)
-		case f.parts[at].oldest.IsZero():
-			f.parts[at].oldest = p.oldest
 		}
 	}
 }

@@ -40,7 +40,11 @@ func newMetrics(reg prometheus.Registerer, sink string, l *loop) (*metrics, erro
 			reg.Unregister(c)
 		}
 	}
-	for _, c := range []prometheus.Collector{m.rows, m.batches, m.bytes, m.retries, m.takeOvers, m.deadLetters, newGauges(labels, l)} {
+	all := []prometheus.Collector{m.rows, m.batches, m.bytes, m.retries, m.takeOvers, m.deadLetters, newGauges(labels, l)}
+	if s, ok := l.sink.(Sharded); ok {
+		all = append(all, newShardMetrics(labels, l, s))
+	}
+	for _, c := range all {
 		if err := reg.Register(c); err != nil {
 			m.unregister()
 			return nil, err
@@ -107,4 +111,85 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	ch <- prometheus.MustNewConstMetric(g.buffered, prometheus.GaugeValue, float64(g.loop.reader.held.Load()))
+}
+
+// shardMetrics are those of a sink with several databases; all carry the label shard too. They are read when they are
+// asked for.
+type shardMetrics struct {
+	loop                                                 *loop
+	sink                                                 Sharded
+	rows, batches, bytes, retries, lagEvents, lagSeconds *prometheus.Desc
+}
+
+func newShardMetrics(labels prometheus.Labels, l *loop, sink Sharded) *shardMetrics {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("slotline_sink_"+name, help, []string{"shard"}, labels)
+	}
+	return &shardMetrics{loop: l, sink: sink,
+		rows:       desc("shard_rows_total", "Rows applied to the shard."),
+		batches:    desc("shard_batches_total", "Batches applied to the shard."),
+		bytes:      desc("shard_bytes_total", "Bytes applied to the shard, as sent to it."),
+		retries:    desc("shard_retries_total", "Tries at the shard that failed and are repeated."),
+		lagEvents:  desc("shard_lag_events", "Offsets between the shard's progress and the end of the log, over this process's partitions."),
+		lagSeconds: desc("shard_lag_seconds", "Age of the oldest event that is read and not applied to the shard."),
+	}
+}
+
+func (m *shardMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.rows, m.batches, m.bytes, m.retries, m.lagEvents, m.lagSeconds} {
+		ch <- d
+	}
+}
+
+func (m *shardMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.sink.ShardCounts() {
+		counter := func(d *prometheus.Desc, n uint64) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), c.Shard)
+		}
+		counter(m.rows, c.Rows)
+		counter(m.batches, c.Batches)
+		counter(m.bytes, c.Bytes)
+		counter(m.retries, c.Retries)
+	}
+	for shard, l := range m.lags(time.Now()) {
+		ch <- prometheus.MustNewConstMetric(m.lagEvents, prometheus.GaugeValue, float64(l.events), shard)
+		ch <- prometheus.MustNewConstMetric(m.lagSeconds, prometheus.GaugeValue, l.behind.Seconds(), shard)
+	}
+}
+
+// shardLag is a shard's over all partitions that this process has: offsets add up, of times the longest counts.
+type shardLag struct {
+	events int64
+	behind time.Duration
+}
+
+func (m *shardMetrics) lags(now time.Time) map[string]shardLag {
+	all := map[string]shardLag{}
+	add := func(shard string, events int64, behind time.Duration) {
+		l := all[shard]
+		all[shard] = shardLag{l.events + events, max(l.behind, behind)}
+	}
+	read := map[event.Partition]bool{}
+	m.loop.reader.each(func(s *stream) {
+		read[s.part] = true
+		at := m.sink.ShardPositions(s.part)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, p := range at {
+			events, behind := s.lagFrom(max(p.Next, s.applied), now)
+			add(p.Shard, events, behind)
+		}
+	})
+	for _, h := range m.loop.halts.list() {
+		if read[h.Partition] {
+			continue
+		}
+		for _, p := range m.sink.ShardPositions(h.Partition) {
+			h := h
+			h.next = max(p.Next, h.next)
+			events, behind := h.lag(now)
+			add(p.Shard, events, behind)
+		}
+	}
+	return all
 }

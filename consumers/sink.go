@@ -35,6 +35,15 @@ type Halter interface {
 	Resume(ctx context.Context, p event.Partition) error
 }
 
+// Sharded is a Sink of several databases, which the metrics tell apart. Its methods do no I/O, and may be called from any
+// goroutine.
+type Sharded interface {
+	Sink
+	ShardCounts() []event.ShardCounts
+	// ShardPositions are those of each shard that the partition meets.
+	ShardPositions(p event.Partition) []event.ShardPosition
+}
+
 // Owned and Prepared are declared in event, since sinks, which do not import consumers, return them.
 type (
 	Owned    = event.Owned

@@ -36,7 +36,7 @@ type stream struct {
 	held    int64 // bytes in the queue and in batches that are not applied
 	slow    bool  // for throttle
 	applied int64 // next offset after what was applied
-	oldest  time.Time
+	cuts    []cut // out of the queue and not applied yet, in order
 	stable  int64 // end of the log, as far as is known
 	leader  int32 // the leader's epoch when it was last asked
 }
@@ -73,9 +73,6 @@ func (s *stream) push(p *kgo.FetchPartition, now time.Time) int64 {
 		return 0
 	}
 	s.stable = max(s.stable, p.LastStableOffset)
-	if s.oldest.IsZero() && len(p.Records) > 0 {
-		s.oldest = p.Records[0].Timestamp
-	}
 	before, arrived := s.q.bytes, now.UnixNano()
 	s.q.items = slices.Grow(s.q.items, len(p.Records))
 	for _, r := range p.Records {
@@ -158,13 +155,39 @@ func (s *stream) close() int64 {
 	return bytes
 }
 
+// cut is what one batch, or one piece of it, took of the queue.
+type cut struct {
+	to     int64     // the next offset
+	oldest time.Time // when its first message was written; zero without one
+}
+
+// passed notes that everything below an offset is applied.
+func (s *stream) passed(next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.applied = next
+	s.cuts = slices.DeleteFunc(s.cuts, func(c cut) bool { return c.to <= next })
+}
+
 // lag is how many offsets, and how much time, the sink is behind.
 func (s *stream) lag(now time.Time) (events int64, behind time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	events = max(0, s.stable-s.applied, s.q.end-s.applied)
-	if events > 0 && !s.oldest.IsZero() {
-		behind = max(0, now.Sub(s.oldest))
+	return s.lagFrom(s.applied, now)
+}
+
+// lagFrom is the lag of one that stands at an offset at or past what was applied. The lock is held.
+func (s *stream) lagFrom(next int64, now time.Time) (events int64, behind time.Duration) {
+	events = max(0, s.stable-next, s.q.end-next)
+	oldest := s.q.oldest()
+	for _, c := range s.cuts {
+		if c.to > next && !c.oldest.IsZero() {
+			oldest = c.oldest
+			break
+		}
+	}
+	if events > 0 && !oldest.IsZero() {
+		behind = max(0, now.Sub(oldest))
 	}
 	return events, behind
 }

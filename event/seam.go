@@ -24,6 +24,21 @@ type Position struct {
 	TopicID     TopicID // zero before the first batch
 }
 
+// ShardPosition says where one shard of a sink stands in a partition.
+type ShardPosition struct {
+	Shard string
+	Next  int64 // offset of the next record to apply to it; -1 when it is not known
+}
+
+// ShardCounts are what a process has done to one shard of a sink since it began.
+type ShardCounts struct {
+	Shard   string
+	Rows    uint64 // applied
+	Batches uint64 // applied: transactions, each with the progress of one partition
+	Bytes   uint64 // applied, as sent
+	Retries uint64 // tries that failed and are repeated
+}
+
 // Range is what one batch examined of a partition: every record with From <= offset < To. Offsets may have holes.
 type Range struct {
 	Partition

@@ -236,6 +236,8 @@ func (w *workers) spans() (published func(outbox.Published), stop func()) {
 	return e.published, func() { cancel(); ended.Wait() }
 }
 
+var _ consumers.Sharded = (*mysql.Sink)(nil)
+
 func (w *workers) mysql(ctx context.Context) error {
 	return w.follow.anew(ctx, false, func(ctx context.Context, begin force) error {
 		sink, err := mysql.New(mysql.Options{Config: begin.config, Layout: begin.layout, Owner: w.owner, Logger: w.Log})

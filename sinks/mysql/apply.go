@@ -165,14 +165,22 @@ func (t *task) run(ctx context.Context) {
 	defer t.gate.leave(t)
 	var err error
 	for try := range conflictTriesMax {
-		if try > 0 && !pause(ctx, try) {
-			break
+		if try > 0 {
+			t.shard.counts.retries.Add(1)
+			if !pause(ctx, try) {
+				break
+			}
 		}
 		if err = t.try(ctx); !errors.Is(err, errAgain) {
 			break
 		}
 	}
 	t.settle(err)
+	if t.err != nil {
+		t.shard.retried(ctx, t.err)
+	} else if len(t.rejected) == 0 {
+		t.shard.counts.applied(t.entries)
+	}
 }
 
 // pause waits a little, differently in each process that lost the same lock.

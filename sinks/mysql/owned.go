@@ -66,6 +66,12 @@ func (o *owned) Release(ctx context.Context) error {
 		holds = append(holds, *h)
 	}
 	o.mu.Unlock()
+	s := o.sink
+	s.ownsMu.Lock()
+	if s.owns[o.part] == o {
+		delete(s.owns, o.part)
+	}
+	s.ownsMu.Unlock()
 	var errs []error
 	for _, h := range holds {
 		errs = append(errs, h.shard.wrap(progress.Release(ctx, h.shard.control, h.row.Key, h.row.Owner, h.row.OwnerEpoch)))

@@ -30,6 +30,7 @@ type shard struct {
 	taking  chan struct{} // holds a token while a row is taken over: one at a time has the two control connections
 	catalog catalog
 	staging stagingState
+	counts  counts
 }
 
 // engine is what was learnt of the server at first use.

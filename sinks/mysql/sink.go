@@ -57,6 +57,9 @@ type Sink struct {
 	shards  map[string]*shard // of the file, by name; replaced, never written
 	state   atomic.Pointer[state]
 
+	ownsMu sync.Mutex
+	owns   map[event.Partition]*owned // that this process took over last and has not released; for metrics
+
 	// broadcast is held while a batch with broadcast rows is applied: such batches hold a connection in each shard, and
 	// two of them could wait for each other's.
 	broadcast sync.Mutex
@@ -81,6 +84,7 @@ func New(o Options) (*Sink, error) {
 		tableIndex: make(map[string]int), monthsFrom: o.Config.Months.From, ahead: o.Config.Months.Ahead,
 		log: o.Logger, now: o.Now,
 		connections: o.Config.Sinks.MySQL.ConnectionsPerShard, shards: make(map[string]*shard),
+		owns: make(map[event.Partition]*owned),
 	}
 	if s.name == "" {
 		s.name = "mysql"

@@ -39,6 +39,9 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 	if err := o.ensureHolds(ctx, st, met); err != nil {
 		return nil, err
 	}
+	s.ownsMu.Lock()
+	s.owns[o.part] = o
+	s.ownsMu.Unlock()
 	return o, nil
 }
 
@@ -55,12 +58,18 @@ func (o *owned) ensureHolds(ctx context.Context, st *state, shards []int32) erro
 	}
 	o.mu.Unlock()
 	key := o.sink.key(o.part)
-	if err := together(missing, func(sh *shard) error { return sh.ask(ctx, key, st.layout.Epoch()) }); err != nil {
+	err := together(missing, func(sh *shard) error {
+		err := sh.ask(ctx, key, st.layout.Epoch())
+		sh.retried(ctx, err)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return together(missing, func(sh *shard) error {
 		row, err := sh.takeOver(ctx, key, st.layout.Epoch())
 		if err != nil {
+			sh.retried(ctx, err)
 			return err
 		}
 		o.mu.Lock()
