@@ -20,6 +20,8 @@ type flight struct {
 	applying bool
 	since    time.Time // when it became the current one
 	parts    []flightPart
+	sent     time.Time // when it was first sent; zero: not yet
+	traces   []string  // of its events; see Applied
 
 	// Of one that is gathered: its messages are in prepared alone.
 	gathered bool
@@ -87,6 +89,9 @@ func (u *unit) advance(ctx context.Context, now time.Time) (ending, bool) {
 func (u *unit) send(ctx context.Context) {
 	f := u.cur
 	f.applying = true
+	if f.sent.IsZero() {
+		f.sent = time.Now()
+	}
 	go func() {
 		rejected, err := u.apply(ctx, f)
 		u.results <- result{rejected, err}
@@ -217,6 +222,7 @@ func (u *unit) forgetNext() {
 func (u *unit) applied(ctx context.Context, f *flight) {
 	rows, bytes := f.prepared.Size()
 	u.loop.metrics.applied(rows, bytes)
+	u.tell(f)
 	u.pending, u.moved = nil, true
 	u.outage.over(doingRead)
 	for i, r := range f.batch.Ranges {

@@ -71,6 +71,11 @@ func (u *unit) gather(ctx context.Context, sink event.Gatherer, now time.Time) (
 	for i := range piece.parts {
 		piece.parts[i].bytes = 0
 	}
+	to := f
+	if f == nil {
+		to = piece
+	}
+	u.link(to, piece.batch.Messages)
 	piece.batch.Messages = nil
 	if f == nil {
 		f = piece

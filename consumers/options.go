@@ -32,6 +32,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer takes the metrics; nil: none. They are unregistered when Run ends.
 	Registerer prometheus.Registerer
+	// Applied, if set, is told of each batch, so that a trace can link to its events. The goroutine that owns the partition
+	// or group calls it: it must not block.
+	Applied func(Applied)
 	// Ready is called once, when everything is started; nil: nobody waits.
 	Ready func()
 

@@ -82,3 +82,27 @@ func TestPackedHeadersThatEndTooEarly(t *testing.T) {
 		}
 	}
 }
+
+// The traceparent of packed headers is the one of a list of them.
+func TestTraceParentOfPackedHeaders(t *testing.T) {
+	for name, e := range events() {
+		for _, trace := range []string{"", traceParentExample} {
+			e.TraceParent = trace
+			_, rec := e.AppendRecord(nil, Source("flights"))
+			packed := pack(rec)
+			if got := TraceParentOf(&packed); string(got) != trace || string(got) != string(TraceParentOf(&rec)) {
+				t.Errorf("%s: %q, wanted %q", name, got, trace)
+			}
+			for n := range packed.Packed { // one that ends too early has none
+				cut := Record{Packed: packed.Packed[:n:n]}
+				if got := TraceParentOf(&cut); got != nil {
+					t.Fatalf("%s cut at %d: %q", name, n, got)
+				}
+			}
+			list := AppendTrace(AppendTrace(nil, &packed), &rec)
+			if want := min(1, len(trace)); len(list) != want || testing.AllocsPerRun(10, func() { list = AppendTrace(list, &packed) }) > 0 && want > 0 {
+				t.Errorf("%s: links %q", name, list)
+			}
+		}
+	}
+}

@@ -36,8 +36,42 @@ func Sampled[S string | []byte](s S) bool {
 
 // TraceParentOf is the traceparent header of a record that AppendRecord made, its last; nil when there is none.
 func TraceParentOf(rec *Record) []byte {
-	if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == headerTraceParent {
-		return rec.Headers[n-1].Value
+	if rec.Packed == nil {
+		if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == headerTraceParent {
+			return rec.Headers[n-1].Value
+		}
+		return nil
 	}
-	return nil
+	var name, value []byte
+	count, p, ok := packedCount(rec.Packed)
+	for ; ok && count > 0; count-- {
+		if name, p, ok = packedText(p); ok {
+			value, p, ok = packedText(p)
+		}
+	}
+	if !ok || string(name) != headerTraceParent {
+		return nil
+	}
+	return value
+}
+
+// TracesMax bounds a list of AppendTrace: a span of OpenTelemetry keeps 128 links unless told otherwise.
+const TracesMax = 128
+
+// AppendTrace adds the record's traceparent to a list of them without repeats, if its trace is recorded and the list is
+// not full. What handles many events at once links to the traces that emitted them: it is nobody's child.
+func AppendTrace(list []string, rec *Record) []string {
+	if len(list) >= TracesMax {
+		return list
+	}
+	trace := TraceParentOf(rec)
+	if !Sampled(trace) {
+		return list
+	}
+	for _, have := range list {
+		if have == string(trace) {
+			return list
+		}
+	}
+	return append(list, string(trace))
 }

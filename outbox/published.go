@@ -1,14 +1,10 @@
 package outbox
 
 import (
-	"slices"
 	"time"
 
 	"github.com/slotline/slotline/event"
 )
-
-// publishedTracesMax bounds Published.Traces: a span of OpenTelemetry keeps 128 links unless told otherwise.
-const publishedTracesMax = 128
 
 // Published is a group of events of one lane that Kafka acknowledged at about the same time.
 type Published struct {
@@ -17,7 +13,7 @@ type Published struct {
 	Since  time.Time // when the first of them was sent
 	Until  time.Time // when the last was acknowledged
 	// Traces are the W3C traceparents, without repeats, of those that were emitted in a sampled trace; the first 128.
-	// What publishes them links to these: it is nobody's child, since one batch carries many transactions' events.
+	// What publishes them links to these.
 	Traces []string
 }
 
@@ -44,8 +40,5 @@ func (p *Published) add(rec *event.Record, sent time.Time) {
 	if sent.Before(p.Since) {
 		p.Since = sent
 	}
-	trace := event.TraceParentOf(rec)
-	if len(p.Traces) < publishedTracesMax && event.Sampled(trace) && !slices.Contains(p.Traces, string(trace)) {
-		p.Traces = append(p.Traces, string(trace))
-	}
+	p.Traces = event.AppendTrace(p.Traces, rec)
 }

@@ -206,8 +206,12 @@ func (w *workers) relay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	published, stopSpans := w.spans()
+	spans, stopSpans := w.spans("slotline/relay")
 	defer stopSpans()
+	var published func(outbox.Published)
+	if spans != nil {
+		published = func(p outbox.Published) { spans.published(w.Config.Kafka.Topic, p) }
+	}
 	r := outbox.New(outbox.Options{Config: w.Config, Layout: w.layout, DB: db, Logger: w.Log, Published: published,
 		NewWriter: func(lane int) (outbox.Writer, error) { return outboxkafka.New(w.Config, lane, w.Log) }})
 	defer w.follow.take(func(now force) { r.SetLayout(now.layout) })()
@@ -224,16 +228,15 @@ func (w *workers) relay(ctx context.Context) error {
 	return nil
 }
 
-// spans is what the relay tells of published events, nil where no collector of spans is named, and what ends it.
-func (w *workers) spans() (published func(outbox.Published), stop func()) {
-	e := newSpanExporter(os.Getenv, w.Config.Line, w.Config.Kafka.Topic, w.Log)
-	if e == nil {
+// spans is what sends a part's spans, nil where no collector of spans is named, and what ends it.
+func (w *workers) spans(scope string) (e *spanExporter, stop func()) {
+	if e = newSpanExporter(os.Getenv, scope, w.Config.Line, w.Log); e == nil {
 		return nil, func() {}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() { e.run(ctx) })
-	return e.published, func() { cancel(); ended.Wait() }
+	return e, func() { cancel(); ended.Wait() }
 }
 
 var _ consumers.Sharded = (*mysql.Sink)(nil)
@@ -289,7 +292,13 @@ func (w *workers) olap(ctx context.Context, name string) error {
 }
 
 func (w *workers) consume(ctx context.Context, cfg *config.Config, sink consumers.Sink, part string) error {
-	return consumers.Run(ctx, consumers.Options{Config: cfg, Sink: sink, Logger: w.Log, Registerer: w.reg,
+	spans, stopSpans := w.spans("slotline/sink")
+	defer stopSpans()
+	var applied func(consumers.Applied)
+	if spans != nil {
+		applied = spans.applied
+	}
+	return consumers.Run(ctx, consumers.Options{Config: cfg, Sink: sink, Logger: w.Log, Registerer: w.reg, Applied: applied,
 		MemoryBytesMax: w.memory[part], InstanceID: w.parts.Instance, Reload: w.follow.ask,
 		Ready: func() { w.ready.ready(part) }})
 }

@@ -15,34 +15,44 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/outbox"
 )
 
-// The relay's spans go to an OpenTelemetry collector, where the environment names one by OpenTelemetry's own variables:
-// OTLP over HTTP in JSON, which needs no client library. A span is one group of events that Kafka acknowledged, and links
-// to the traces that emitted them. Spans are information: where the collector is away or slow they are dropped, and
-// publishing goes on.
+// Spans go to an OpenTelemetry collector, where the environment names one by OpenTelemetry's own variables: OTLP over
+// HTTP in JSON, which needs no client library. A span is one group of events that Kafka acknowledged, or one batch that a
+// sink applied, and links to the traces that emitted them. Spans are information: where the collector is away or slow they
+// are dropped, and work goes on.
 
 const (
 	spansWaitingMax = 1024 // beyond it they are dropped: at 128 links about 20 MiB
 	spansPerRequest = 128
 	spansEvery      = time.Second
-	spansTimeout    = 3 * time.Second // of one request, and of the last one when the relay ends
+	spansTimeout    = 3 * time.Second // of one request, and of the last one when the part ends
 )
 
-// spanExporter sends what published gives it.
+// spanExporter sends the spans of one part of a process.
 type spanExporter struct {
 	url     string
 	headers http.Header
 	service string
+	scope   string // slotline/relay, slotline/sink
 	line    string
-	topic   string
 	log     *slog.Logger
-	waiting chan outbox.Published
+	waiting chan span
+}
+
+// span is one that waits to be sent.
+type span struct {
+	name         string
+	kind         int
+	since, until time.Time
+	attributes   []otlpAttr
+	traces       []string // traceparents that it links to
 }
 
 // newSpanExporter reads the environment; nil means that it names no collector.
-func newSpanExporter(getenv func(string) string, line, topic string, log *slog.Logger) *spanExporter {
+func newSpanExporter(getenv func(string) string, scope, line string, log *slog.Logger) *spanExporter {
 	to := getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 	if base := getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); to == "" && base != "" {
 		to = strings.TrimSuffix(base, "/") + "/v1/traces"
@@ -51,7 +61,7 @@ func newSpanExporter(getenv func(string) string, line, topic string, log *slog.L
 		return nil
 	}
 	e := &spanExporter{url: to, headers: http.Header{"Content-Type": {"application/json"}}, service: getenv("OTEL_SERVICE_NAME"),
-		line: line, topic: topic, log: log, waiting: make(chan outbox.Published, spansWaitingMax)}
+		scope: scope, line: line, log: log, waiting: make(chan span, spansWaitingMax)}
 	if e.service == "" {
 		e.service = "slotline"
 	}
@@ -64,13 +74,48 @@ func newSpanExporter(getenv func(string) string, line, topic string, log *slog.L
 	return e
 }
 
-// published never blocks: it is called by the goroutine that owns a lane. A group that nobody traced makes no span.
-func (e *spanExporter) published(p outbox.Published) {
-	if len(p.Traces) == 0 {
+// published makes a span of what a lane's owner tells of. A group that nobody traced makes none.
+func (e *spanExporter) published(topic string, p outbox.Published) {
+	if len(p.Traces) > 0 {
+		e.add(span{name: "publish " + topic, kind: spanKindProducer, since: p.Since, until: p.Until, traces: p.Traces,
+			attributes: append(e.messaging("send", topic, p.Events), intAttr("slotline.lane", p.Lane))})
+	}
+}
+
+// applied makes a span of what a partition's or group's owner tells of. A batch that nobody traced makes none.
+func (e *spanExporter) applied(a consumers.Applied) {
+	if len(a.Traces) == 0 {
 		return
 	}
+	topic := a.Ranges[0].Topic
+	attributes := append(e.messaging("process", topic, a.Events), textAttr("slotline.sink", a.Sink), intAttr("slotline.rows", a.Rows))
+	if len(a.Ranges) == 1 {
+		attributes = append(attributes, textAttr("messaging.destination.partition.id", strconv.Itoa(int(a.Ranges[0].Number))))
+	}
+	var offsets strings.Builder
+	for i, r := range a.Ranges {
+		if i > 0 {
+			offsets.WriteByte(' ')
+		}
+		if r.Topic != topic {
+			offsets.WriteString(r.Topic + "/")
+		}
+		fmt.Fprintf(&offsets, "%d:%d-%d", r.Number, r.From, r.To-1)
+	}
+	e.add(span{name: "apply " + topic, kind: spanKindConsumer, since: a.Since, until: a.Until, traces: a.Traces,
+		attributes: append(attributes, textAttr("slotline.offsets", offsets.String()))})
+}
+
+// messaging are the attributes that both kinds have, by OpenTelemetry's conventions and our own.
+func (e *spanExporter) messaging(operation, topic string, events int) []otlpAttr {
+	return []otlpAttr{textAttr("messaging.system", "kafka"), textAttr("messaging.operation.type", operation),
+		textAttr("messaging.destination.name", topic), intAttr("messaging.batch.message_count", events), textAttr("slotline.line", e.line)}
+}
+
+// add never blocks: it is called by the goroutines that do the work.
+func (e *spanExporter) add(s span) {
 	select {
-	case e.waiting <- p:
+	case e.waiting <- s:
 	default:
 	}
 }
@@ -88,7 +133,7 @@ func (e *spanExporter) run(ctx context.Context) {
 			ended = true
 		}
 		for more := true; more; {
-			var list []outbox.Published
+			var list []span
 			list, more = e.take()
 			if len(list) == 0 {
 				break
@@ -105,11 +150,11 @@ func (e *spanExporter) run(ctx context.Context) {
 }
 
 // take is up to one request's spans; more says that others may wait.
-func (e *spanExporter) take() (list []outbox.Published, more bool) {
+func (e *spanExporter) take() (list []span, more bool) {
 	for len(list) < spansPerRequest {
 		select {
-		case p := <-e.waiting:
-			list = append(list, p)
+		case s := <-e.waiting:
+			list = append(list, s)
 		default:
 			return list, false
 		}
@@ -117,7 +162,7 @@ func (e *spanExporter) take() (list []outbox.Published, more bool) {
 	return list, true
 }
 
-func (e *spanExporter) send(client *http.Client, list []outbox.Published) error {
+func (e *spanExporter) send(client *http.Client, list []span) error {
 	req, err := http.NewRequest(http.MethodPost, e.url, bytes.NewReader(e.body(list)))
 	if err != nil {
 		return err
@@ -157,31 +202,31 @@ type (
 	}
 )
 
-const spanKindProducer = 4
+const (
+	spanKindProducer = 4
+	spanKindConsumer = 5
+)
 
 func textAttr(key, value string) otlpAttr { return otlpAttr{key, map[string]any{"stringValue": value}} }
 func intAttr(key string, n int) otlpAttr {
 	return otlpAttr{key, map[string]any{"intValue": strconv.Itoa(n)}}
 }
 
-func (e *spanExporter) body(list []outbox.Published) []byte {
+func (e *spanExporter) body(list []span) []byte {
 	spans := make([]otlpSpan, len(list))
 	for i, p := range list {
 		var id [24]byte
 		rand.Read(id[:]) // never returns an error: the runtime ends the process instead
-		s := otlpSpan{TraceID: hex.EncodeToString(id[:16]), SpanID: hex.EncodeToString(id[16:]), Name: "publish " + e.topic, Kind: spanKindProducer,
-			Start: strconv.FormatInt(p.Since.UnixNano(), 10), End: strconv.FormatInt(p.Until.UnixNano(), 10),
-			Attributes: []otlpAttr{textAttr("messaging.system", "kafka"), textAttr("messaging.operation.type", "send"),
-				textAttr("messaging.destination.name", e.topic), intAttr("messaging.batch.message_count", p.Events),
-				textAttr("slotline.line", e.line), intAttr("slotline.lane", p.Lane)}}
-		for _, trace := range p.Traces { // 00-<trace id>-<span id>-01
+		s := otlpSpan{TraceID: hex.EncodeToString(id[:16]), SpanID: hex.EncodeToString(id[16:]), Name: p.name, Kind: p.kind,
+			Start: strconv.FormatInt(p.since.UnixNano(), 10), End: strconv.FormatInt(p.until.UnixNano(), 10), Attributes: p.attributes}
+		for _, trace := range p.traces { // 00-<trace id>-<span id>-01
 			s.Links = append(s.Links, otlpLink{trace[3:35], trace[36:52]})
 		}
 		spans[i] = s
 	}
 	body, err := json.Marshal(map[string]any{"resourceSpans": []any{map[string]any{
 		"resource":   map[string]any{"attributes": []otlpAttr{textAttr("service.name", e.service)}},
-		"scopeSpans": []any{map[string]any{"scope": map[string]any{"name": "slotline/relay"}, "spans": spans}},
+		"scopeSpans": []any{map[string]any{"scope": map[string]any{"name": e.scope}, "spans": spans}},
 	}}})
 	if err != nil {
 		panic(err) // texts and numbers alone

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slotline/slotline/consumers"
+	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/outbox"
 )
 
@@ -40,10 +42,10 @@ func TestSpansReachTheCollector(t *testing.T) {
 		got <- request{r.URL.Path, r.Header.Get("Api-Token") + r.Header.Get("Content-Type"), body}
 	}))
 	defer collector.Close()
-	e := newSpanExporter(env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL+"/", "OTEL_EXPORTER_OTLP_HEADERS", "api-token=a%20b, x=y"), "flights", "flights.events", slog.New(slog.DiscardHandler))
+	e := newSpanExporter(env("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL+"/", "OTEL_EXPORTER_OTLP_HEADERS", "api-token=a%20b, x=y"), "slotline/relay", "flights", slog.New(slog.DiscardHandler))
 	since := time.Unix(1700000000, 123456789)
-	e.published(outbox.Published{Lane: 2, Events: 7, Since: since, Until: since.Add(time.Millisecond), Traces: []string{parent}})
-	e.published(outbox.Published{Lane: 2, Events: 7, Since: since, Until: since}) // nobody traced it
+	e.published("flights.events", outbox.Published{Lane: 2, Events: 7, Since: since, Until: since.Add(time.Millisecond), Traces: []string{parent}})
+	e.published("flights.events", outbox.Published{Lane: 2, Events: 7, Since: since, Until: since}) // nobody traced it
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	e.run(ctx)
@@ -77,20 +79,45 @@ func TestSpansReachTheCollector(t *testing.T) {
 	}
 }
 
+// A batch of a sink is a span of a consumer, with what it applied.
+func TestSpanOfAnAppliedBatch(t *testing.T) {
+	e := newSpanExporter(env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://x"), "slotline/sink", "flights", slog.New(slog.DiscardHandler))
+	at := func(number int32, from, to int64) event.Range {
+		return event.Range{Partition: event.Partition{Topic: "flights.events", Number: number}, From: from, To: to}
+	}
+	e.applied(consumers.Applied{Sink: "mysql", Ranges: []event.Range{at(3, 5, 9)}, Events: 4, Rows: 2, Traces: []string{parent}})
+	e.applied(consumers.Applied{Sink: "clickhouse", Ranges: []event.Range{at(3, 5, 9), at(7, 0, 2)}, Events: 6, Rows: 6, Traces: []string{parent}})
+	e.applied(consumers.Applied{Sink: "mysql", Ranges: []event.Range{at(3, 9, 10)}, Events: 1, Rows: 1}) // nobody traced it
+	spans, _ := e.take()
+	body := string(e.body(spans))
+	if len(spans) != 2 {
+		t.Fatalf("%d spans: %s", len(spans), body)
+	}
+	for _, want := range []string{`"scope":{"name":"slotline/sink"}`, `"name":"apply flights.events","kind":5`,
+		`{"key":"slotline.sink","value":{"stringValue":"mysql"}}`, `{"key":"slotline.rows","value":{"intValue":"2"}}`,
+		`{"key":"messaging.batch.message_count","value":{"intValue":"4"}}`, `{"key":"messaging.destination.partition.id","value":{"stringValue":"3"}}`,
+		`{"key":"slotline.offsets","value":{"stringValue":"3:5-8"}}`, `{"key":"slotline.offsets","value":{"stringValue":"3:5-8 7:0-1"}}`,
+		`"links":[{"traceId":"0af7651916cd43dd8448eb211c80319c","spanId":"b7ad6b7169203331"}]`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s is not in %s", want, body)
+		}
+	}
+}
+
 // Without a collector there are no spans; one that is away or refuses costs nothing but the spans.
 func TestSpansAreDroppedWhereNoCollectorTakesThem(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	for _, e := range []func(string) string{env(), env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://x", "OTEL_SDK_DISABLED", "true")} {
-		if newSpanExporter(e, "l", "l.events", log) != nil {
+		if newSpanExporter(e, "slotline/relay", "l", log) != nil {
 			t.Error("there is an exporter")
 		}
 	}
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, "no", http.StatusTooManyRequests) }))
 	defer refusing.Close()
 	var said strings.Builder
-	e := newSpanExporter(env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", refusing.URL+"/my/path"), "l", "l.events", slog.New(slog.NewTextHandler(&said, nil)))
+	e := newSpanExporter(env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", refusing.URL+"/my/path"), "slotline/relay", "l", slog.New(slog.NewTextHandler(&said, nil)))
 	for range spansWaitingMax + 100 { // never blocks
-		e.published(outbox.Published{Traces: []string{parent}})
+		e.published("flights.events", outbox.Published{Traces: []string{parent}})
 	}
 	if n := len(e.waiting); n != spansWaitingMax {
 		t.Errorf("%d wait", n)
