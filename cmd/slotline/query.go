@@ -18,7 +18,8 @@ func queryCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "query SQL", Args: cobra.ExactArgs(1), Short: "Ask ClickHouse or Doris; prints table, csv or json",
 		Long: `Query runs one SELECT against the OLAP store of the file, and prints the answer as -o table, csv or json. It can change
-nothing. SQL of - is read from stdin. The views to read are TABLE_now and ROLLUP_now.
+nothing. SQL of - is read from stdin. The views to read are TABLE_now and ROLLUP_now; docs/analytics.md answers common
+questions.
 
 Exit status: 1 when the query fails, or when there are more than --rows rows: the first --rows are printed, and stderr
 says so.`,

@@ -53,7 +53,7 @@ func (p *prepared) apply(ctx context.Context) error {
 		}
 		b.sent = true
 	}
-	return o.group.CommitTouched(ctx, i, p.ranges, p.set.touched.list())
+	return o.group.CommitTouched(ctx, i, p.ranges, p.set.touched.List())
 }
 
 // insert sends one block, and returns once the server has made it part of the table.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // block is the rows of one table and month in a batch: what one INSERT sends, and one part of the table holds.
@@ -60,9 +61,9 @@ func (b *block) bytes() (used, kept int) {
 
 // set is the blocks of one batch. It is used again for another: two in rotation are enough.
 type set struct {
-	blocks  []*block // of this batch
-	touched touched  // by it
-	last    *block   // that a row went to: most rows follow one of the same month
+	blocks  []*block   // of this batch
+	touched rollup.Set // by it
+	last    *block     // that a row went to: most rows follow one of the same month
 	free    map[*table][]*block
 }
 

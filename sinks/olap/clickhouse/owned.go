@@ -52,7 +52,7 @@ func (o *owned) takeSet() *set {
 		o.free = o.free[:n-1]
 		return s
 	}
-	return &set{touched: touched{}}
+	return &set{touched: rollup.Set{}}
 }
 
 func (o *owned) giveSet(p *prepared) {

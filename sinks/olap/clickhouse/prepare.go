@@ -96,7 +96,7 @@ func (o *owned) read(p *prepared, b *event.Batch, left []intent.Excluded, reject
 		}
 		if e := &o.event; o.latest.IsNewer(b.Messages, i, e.Ver) {
 			p.set.at(o.sink.tables[e.Table], e.Row.Month).append(e.Row.Values, e.Ver)
-			p.set.touched.add(o.sink.tables[e.Table], &e.Row)
+			p.set.touched.Add(o.sink.tables[e.Table].Base, &e.Row)
 		}
 	}
 	return nil

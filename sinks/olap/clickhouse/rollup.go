@@ -172,7 +172,7 @@ func computeSQL(r *config.Rollup, pairs []rollup.Pair, version int64) string {
 	first, last := int32(math.MaxInt32), int32(math.MinInt32)
 	for i, p := range pairs {
 		tenant := tenantText(t, p.Tenant)
-		slicesText[i] = "(" + tenant + ", toDate32('" + dayText(p.Day) + "'))"
+		slicesText[i] = "(" + tenant + ", toDate32('" + rollup.DayText(p.Day) + "'))"
 		tenants = append(tenants, tenant)
 		first, last = min(first, p.Day), max(last, p.Day)
 	}
@@ -189,9 +189,9 @@ func computeSQL(r *config.Rollup, pairs []rollup.Pair, version int64) string {
 func monthRange(r *config.Rollup, first, last int32) string {
 	t := r.Table
 	name := ident(t.Columns[t.Month].Name)
-	from, to := dateOf(first), dateOf(last).AddDate(0, 0, 1) // to is excluded
+	from, to := rollup.Date(first), rollup.Date(last).AddDate(0, 0, 1) // to is excluded
 	if r.Bucket == "month" {
-		to = dateOf(last).AddDate(0, 1, 0)
+		to = rollup.Date(last).AddDate(0, 1, 0)
 	}
 	switch {
 	case t.SnowflakeEpoch != nil:
@@ -210,35 +210,6 @@ func tenantText(t *event.Table, tenant string) string {
 		return tenant // canonical: digits, and a sign at most
 	}
 	return text(tenant)
-}
-
-func dateOf(day int32) time.Time { return time.Unix(int64(day)*86400, 0).UTC() }
-
-func dayText(day int32) string { return dateOf(day).Format(time.DateOnly) }
-
-// slicesOf are the slices that pairs touch, by month of the calendar, each once: of a rollup by month the day is the
-// first of it.
-func slicesOf(r *config.Rollup, pairs []rollup.Pair) (months [][]rollup.Pair) {
-	byMonth := map[[2]int]int{}
-	seen := map[rollup.Pair]bool{}
-	for _, p := range pairs {
-		year, month, day := dateOf(p.Day).Date()
-		if r.Bucket == "month" {
-			p.Day -= int32(day - 1)
-		}
-		if seen[p] {
-			continue
-		}
-		seen[p] = true
-		at, ok := byMonth[[2]int{year, int(month)}]
-		if !ok || len(months[at]) == slicesMax {
-			at = len(months)
-			byMonth[[2]int{year, int(month)}] = at
-			months = append(months, nil)
-		}
-		months[at] = append(months[at], p)
-	}
-	return months
 }
 
 // rollupEngine is ClickHouse as package rollup sees it.
@@ -269,7 +240,7 @@ const computeTimeout = 10 * time.Minute
 func (s rollupEngine) Compute(ctx context.Context, r *config.Rollup, pairs []rollup.Pair, version int64) error {
 	ctx, cancel := context.WithTimeout(ctx, computeTimeout)
 	defer cancel()
-	for _, month := range slicesOf(r, pairs) {
+	for _, month := range rollup.Slices(r, pairs, slicesMax) {
 		if err := s.compute(ctx, ch.Query{Body: computeSQL(r, month, version)}); err != nil {
 			return wrap(err, codeRollup, s.where()+", rollup "+r.Name)
 		}
@@ -338,56 +309,4 @@ func (s *Sink) RollUp(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// touched are the pairs of a batch, each once.
-type touched map[touchedKey]struct{}
-
-type touchedKey struct {
-	table  *table
-	tenant string
-	day    int32
-}
-
-// add notes a row of a table that has rollups.
-func (t touched) add(table *table, row *event.Row) {
-	if len(table.rollups) == 0 {
-		return
-	}
-	day := dayNumber(table.Table, &row.Values[table.Month])
-	if _, ok := t[touchedKey{table, string(row.Tenant), day}]; !ok { // the look-up allocates nothing
-		t[touchedKey{table, string(row.Tenant), day}] = struct{}{}
-	}
-}
-
-// list is the pairs of every rollup.
-func (t touched) list() (list []rollup.Touched) {
-	for k := range t {
-		for _, r := range k.table.rollups {
-			list = append(list, rollup.Touched{Rollup: r.Name, Pair: rollup.Pair{Tenant: k.tenant, Day: k.day}})
-		}
-	}
-	return list
-}
-
-// dayNumber is the UTC day of a row's month column, counted from 1970-01-01.
-func dayNumber(t *event.Table, v *event.Value) int32 {
-	const dayMicros, dayMillis = 86400_000_000, 86400_000
-	switch k := t.Columns[t.Month].Type.Kind; {
-	case k == event.Date:
-		return int32(v.Int)
-	case k == event.Datetime:
-		return int32(floorDiv(v.Int, dayMicros))
-	case k == event.Uint64:
-		return int32(floorDiv(int64(v.Uint>>22)+t.SnowflakeEpoch.UnixMilli(), dayMillis))
-	}
-	return int32(floorDiv(v.Int>>22+t.SnowflakeEpoch.UnixMilli(), dayMillis))
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

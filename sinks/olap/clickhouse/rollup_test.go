@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/config"
-	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
@@ -39,7 +38,7 @@ func TestRollupStatements(t *testing.T) {
 	for _, r := range cfg.Rollups {
 		tenant := map[bool]string{true: "U'A", false: "-7"}[r.Name == "flights_by_day"]
 		b.WriteString(rollupDDL(r, "flights") + ";\n\n" + rollupViewDDL(r) + ";\n\n")
-		for _, month := range slicesOf(r, []rollup.Pair{{Tenant: tenant, Day: day}, {Tenant: tenant, Day: day - 1}, {Tenant: tenant, Day: day + 1}}) {
+		for _, month := range rollup.Slices(r, []rollup.Pair{{Tenant: tenant, Day: day}, {Tenant: tenant, Day: day - 1}, {Tenant: tenant, Day: day + 1}}, slicesMax) {
 			b.WriteString(computeSQL(r, month, 1700000000000001) + ";\n\n")
 		}
 	}
@@ -52,52 +51,5 @@ func TestRollupStatements(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	if err != nil || string(want) != b.String() {
 		t.Errorf("the statements are not those of %s (%v); -update rewrites it:\n%s", golden, err, b.String())
-	}
-}
-
-// The day of a row against Go's calendar, before 1970 too.
-func TestDayNumber(t *testing.T) {
-	cfg, err := config.Parse("slotline.yaml", []byte(rollupFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	flights, posts := cfg.Table("flights"), cfg.Table("posts")
-	for _, at := range []time.Time{time.Date(1969, 12, 31, 23, 59, 59, 999999000, time.UTC), time.Unix(0, 0), time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC),
-		time.Date(2026, 11, 30, 23, 59, 59, 999999000, time.UTC), time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), time.Date(2199, 2, 28, 1, 0, 0, 0, time.UTC)} {
-		day := dayNumber(flights, &event.Value{Int: at.UnixMicro()})
-		if got, want := dayText(day), at.UTC().Format(time.DateOnly); got != want {
-			t.Errorf("%v is on %s", at, got)
-		}
-		if at.After(*posts.SnowflakeEpoch) && at.Year() < 2150 {
-			id := uint64(at.Sub(*posts.SnowflakeEpoch).Milliseconds())<<22 | 12345
-			if got := dayNumber(posts, &event.Value{Uint: id}); got != day {
-				t.Errorf("snowflake %v is on %s", at, dayText(got))
-			}
-		}
-	}
-}
-
-// Slices are of one month each, and each once.
-func TestSlicesOfPairs(t *testing.T) {
-	r := &config.Rollup{Bucket: "month"}
-	var pairs []rollup.Pair
-	for day := range int32(800) {
-		pairs = append(pairs, rollup.Pair{Tenant: "a", Day: day}, rollup.Pair{Tenant: "b", Day: day})
-	}
-	seen := map[rollup.Pair]bool{}
-	for _, month := range slicesOf(r, pairs) {
-		for _, p := range month {
-			if at := dateOf(p.Day); at.Day() != 1 || seen[p] || at.Month() != dateOf(month[0].Day).Month() {
-				t.Errorf("%+v", p)
-			}
-			seen[p] = true
-		}
-	}
-	if len(seen) != 2*27 {
-		t.Errorf("%d slices", len(seen))
-	}
-	r.Bucket = "day"
-	if n := len(slicesOf(r, pairs)); n != 27 {
-		t.Errorf("%d statements", n)
 	}
 }

@@ -59,9 +59,8 @@ type Sink struct {
 
 // table is a table of the file with its statement.
 type table struct {
-	*event.Table
-	insert  string
-	rollups []*config.Rollup // of this table
+	*rollup.Base
+	insert string
 }
 
 // New makes a sink. It does no I/O.
@@ -84,13 +83,7 @@ func New(o Options) (*Sink, error) {
 		return nil, err
 	}
 	for _, t := range o.Config.Tables {
-		at := &table{Table: t, insert: insertSQL(t)}
-		for _, r := range o.Config.Rollups {
-			if r.Table == t {
-				at.rollups = append(at.rollups, r)
-			}
-		}
-		s.tables = append(s.tables, at)
+		s.tables = append(s.tables, &table{rollup.BaseOf(t, o.Config.Rollups), insertSQL(t)})
 	}
 	s.rollups, s.owner, s.leaseTime = o.Config.Rollups, owner, o.Config.Outbox.LeaseTime
 	place := o.Config.Sinks.State.Place()
