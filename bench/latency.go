@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 
 const (
 	latencyRounds  = 4
+	callersRounds  = 8
 	latencyRun     = 2500 * time.Millisecond // of one side of a round
 	latencyWorkers = 48                      // transactions under way at once, at most
 	latencyQuiet   = 30 * time.Second        // within which the last events must be acknowledged
@@ -76,13 +78,20 @@ func (s *latencySide) run(rate int, lasts time.Duration) (millis []float64, reac
 	n := int(float64(rate) * lasts.Seconds())
 	t := newTimeline(s.next.Load()+1, n)
 	s.line.Store(t)
+	took := s.atRate(rate, n, s.do)
+	s.await(t.done, latencyQuiet, "the last events", func() string { return fmt.Sprintf("%d without an acknowledgement", t.left.Load()) })
+	return t.millis(), float64(n) / took.Seconds()
+}
+
+// atRate has do write n orders, so many a second, and returns how long all took.
+func (s *service) atRate(rate, n int, do func(order) error) time.Duration {
 	due := make(chan struct{}, n)
 	failed := make(chan error, latencyWorkers)
 	var wg sync.WaitGroup
 	for range latencyWorkers {
 		wg.Go(func() {
 			for range due {
-				if err := s.do(s.image()); err != nil {
+				if err := do(s.image()); err != nil {
 					failed <- err
 					return
 				}
@@ -106,8 +115,34 @@ func (s *latencySide) run(rate int, lasts time.Duration) (millis []float64, reac
 		s.Fatal(err)
 	default:
 	}
-	s.await(t.done, latencyQuiet, "the last events", func() string { return fmt.Sprintf("%d without an acknowledgement", t.left.Load()) })
-	return t.millis(), float64(n) / took.Seconds()
+	return took
+}
+
+// callers sets transactions that emit on a line with a relay in their process beside the same on a line without one:
+// what the relay's reads cost the service.
+func callers(b *bench, relayed *service, rate int) Result {
+	alone := b.newService(b.newLine("", orderTable), latencyWorkers)
+	lasts := b.lasts(latencyRun)
+	n := int(float64(rate) * lasts.Seconds())
+	measure := func(s *service) func(int) float64 {
+		return func(int) float64 {
+			micros := make([]float64, n)
+			var at atomic.Int64
+			s.atRate(rate, n, func(o order) error {
+				began := time.Now()
+				err := s.emit(o)
+				micros[at.Add(1)-1] = float64(time.Since(began).Nanoseconds()) / 1000
+				return err
+			})
+			return quantile(micros, 0.5)
+		}
+	}
+	measure(alone)(0) // opens the connections
+	rounds := b.alternate(callersRounds, nil, measure(relayed), measure(alone))
+	slower := each(rounds, func(r round) float64 { return 100 * (r.ours/r.bare - 1) })
+	return summarize("relay_callers", fmt.Sprintf("µs/transaction, p50 at %d/s", rate), rounds,
+		fmt.Sprintf("a relay in the process slows transactions that emit by %.1f %% (%.1f to %.1f over the rounds)",
+			median(slower), slices.Min(slower), slices.Max(slower)))
 }
 
 // commits notes when an order was committed.
@@ -155,6 +190,7 @@ func relayLatency(b *bench) []Result {
 	for _, rate := range latencyRates {
 		results = append(results, latencyAt(b, rate, ours, bare)...)
 	}
+	results = append(results, callers(b, base, latencyRates[0]))
 	return results
 }
 

@@ -34,6 +34,7 @@ type testLine struct {
 // newLine makes the servers ready and applies the file. tables and what follows are keys of slotline.yaml, written out.
 func (b *bench) newLine(outboxKeys, tables string, more ...string) *testLine {
 	k, m := harness.Kafka(b), harness.MySQL(b)
+	m.MakeDurable(b)
 	name := harness.Name(b)
 	k.Topics(b, name)
 	m.NewDatabase(b, name)

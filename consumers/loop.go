@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) error {
 
 	l := &loop{opts: o, sink: o.Sink, batch: batch, log: log,
 		rates: map[event.Partition]*deadRate{}, toTell: map[event.Partition]kgo.EpochOffset{}}
-	if l.reader, err = newReader(o.Config, role, o.Logger, o.MemoryBytesMax, o.ClientOptions); err != nil {
+	if l.reader, err = newReader(o.Config, role, o.Logger, o.MemoryBytesMax, o.Batch.Age, o.ClientOptions); err != nil {
 		return err
 	}
 	defer l.reader.cl.Close()

@@ -24,6 +24,12 @@ const (
 	slowAfter = time.Second
 	// fetchWait bounds how long a resumed partition waits for the fetch under way.
 	fetchWait = 500 * time.Millisecond
+	// A fetch that returned less than pacedBytes is followed by a pause of at least a pacedShare of the batch's age, and
+	// of at most paceMax: else a broker answers a thousand times a second with a record or two, and spends more on that
+	// than on the records.
+	pacedBytes = 64 << 10
+	pacedShare = 4
+	paceMax    = 50 * time.Millisecond
 )
 
 // reader consumes partitions directly, each from the offset that the sink named, into streams. One goroutine (run)
@@ -34,6 +40,7 @@ type reader struct {
 	log    *slog.Logger
 	budget int64 // bytes of raw records that streams may hold
 	fetch  *fetchSize
+	pace   time.Duration // from a small fetch to the next one, at least
 
 	mu       sync.Mutex
 	commands []func()
@@ -46,9 +53,9 @@ type reader struct {
 	room chan struct{} // signalled when bytes were released
 }
 
-func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes int64, more []kgo.Opt) (*reader, error) {
+func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes int64, batchAge time.Duration, more []kgo.Opt) (*reader, error) {
 	r := &reader{log: log, streams: map[event.Partition]*stream{}, ids: map[string]event.TopicID{}, paused: map[event.Partition]bool{},
-		room: make(chan struct{}, 1)}
+		room: make(chan struct{}, 1), pace: min(batchAge/pacedShare, paceMax)}
 	r.fetch = newFetchSize(memoryBytes)
 	r.budget = memoryBytes / rawShare
 	folding, err := newFolding(decompressedBatchesMax * kafka.RecordBytesMax(cfg))
@@ -75,6 +82,7 @@ func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes in
 
 // run polls until ctx ends.
 func (r *reader) run(ctx context.Context) {
+	var next time.Time // poll not before
 	for ctx.Err() == nil {
 		r.runCommands()
 		if !r.throttle() {
@@ -86,9 +94,13 @@ func (r *reader) run(ctx context.Context) {
 			cancel()
 			continue
 		}
+		pause(poll, time.Until(next))
 		fetches := r.cl.PollRecords(poll, pollRecordsMax)
 		cancel()
-		r.deliver(fetches, time.Now())
+		now := time.Now()
+		if r.deliver(fetches, now) < pacedBytes {
+			next = now.Add(r.pace)
+		}
 		if bytes, changed := r.fetch.adapt(); changed {
 			r.cl.UpdateFetchMaxBytes(bytes, bytes)
 		}
@@ -96,33 +108,50 @@ func (r *reader) run(ctx context.Context) {
 	r.runCommands()
 }
 
-func (r *reader) deliver(fetches kgo.Fetches, now time.Time) {
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// deliver returns how many bytes the streams took.
+func (r *reader) deliver(fetches kgo.Fetches, now time.Time) (bytes int64) {
 	for i := range fetches {
 		for j := range fetches[i].Topics {
 			t := &fetches[i].Topics[j]
 			for k := range t.Partitions {
-				r.deliverPartition(t, &t.Partitions[k], now)
+				bytes += r.deliverPartition(t, &t.Partitions[k], now)
 			}
 		}
 	}
+	return bytes
 }
 
-func (r *reader) deliverPartition(t *kgo.FetchTopic, p *kgo.FetchPartition, now time.Time) {
+func (r *reader) deliverPartition(t *kgo.FetchTopic, p *kgo.FetchPartition, now time.Time) (bytes int64) {
 	r.mu.Lock()
 	s := r.streams[event.Partition{Topic: t.Topic, Number: p.Partition}]
 	r.mu.Unlock()
 	if s == nil {
-		return // removed, or the client speaks of no partition (an ended poll)
+		return 0 // removed, or the client speaks of no partition (an ended poll)
 	}
 	if id := event.TopicID(t.TopicID); id != (event.TopicID{}) && s.topicID != (event.TopicID{}) && id != s.topicID {
 		s.fail(errTopicChanged)
-		return
+		return 0
 	}
 	// What came with an error came before it.
-	r.held.Add(s.push(p, now))
+	bytes = s.push(p, now)
+	r.held.Add(bytes)
 	if p.Err != nil && !errors.Is(p.Err, context.Canceled) && !errors.Is(p.Err, context.DeadlineExceeded) {
 		s.fail(p.Err)
 	}
+	return bytes
 }
 
 // errTopicChanged is what a stream fails with when a fetch comes from another topic of the same name.

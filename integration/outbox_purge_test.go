@@ -12,7 +12,6 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/integration/harness"
-	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/producer"
 )
@@ -294,37 +293,87 @@ func TestP2_OutboxPurgeWaitsForPreparedXA(t *testing.T) {
 	l.checkAll(true)
 }
 
-// Purging under load costs emitters little and never a deadlock; while a reader keeps a transaction open on the lane
-// table nothing is purged, and emitters go on. The figures are printed: the machine is shared.
+// Writers whose transactions always take longer than the purge waits at first, with never a moment without one: it waits
+// longer each time, and gets through.
+func TestOutboxPurgeBehindSlowTransactions(t *testing.T) {
+	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 5s, purge_rows: 100")
+	r := l.start()
+	var writers sync.WaitGroup
+	done := make(chan struct{})
+	for i := range 8 {
+		writers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error {
+					list := make([]producer.Event, 10)
+					for k := range list {
+						list[k] = l.accounts.Upsert(account{Owner: fmt.Sprintf("w%d", i), ID: uint64(10*n + k), Value: 1})
+					}
+					err := l.producer.Emit(t.Context(), tx, list...)
+					time.Sleep(300 * time.Millisecond) // what the service does meanwhile
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	l.wait("something is purged", 20*time.Second, func() bool { return r.Lanes()[0].PurgedPartitions > 0 })
+	close(done)
+	writers.Wait()
+	l.waitPublished(l.emitted(), 30*time.Second)
+	r.stop()
+	l.checkAll(true)
+}
+
+// Purging while 20,000 events a second arrive: no deadlock, and the p99 of a transaction that emits is within 60 ms of its
+// value on a line that is not purged. While a reader keeps a transaction open nothing is purged, and writers do not wait
+// for it either.
 func TestOutboxPurgeUnderLoad(t *testing.T) {
 	harness.Proof(t)
-	l := newPurgedLine(t, harness.MySQL(t), ", lanes: 1, lease_time: 5s, purge_rows: 2000")
-	l.timing.Split = 300 * time.Millisecond
-	r := l.start()
-	phase := func(name string, d time.Duration) (p99 time.Duration) {
+	const (
+		writers = 8
+		events  = 50 // of a transaction
+		rate    = 20_000
+		lasts   = 4 * time.Second
+		rounds  = 3
+	)
+	m := harness.MySQL(t)
+	kept := newPurgedLine(t, m, ", lanes: 1, lease_time: 5s, purge_rows: 1000000")
+	purged := newPurgedLine(t, m, ", lanes: 1, lease_time: 5s, purge_rows: 20000")
+	relays := map[*purgedLine]*runningRelay{}
+	for _, l := range []*purgedLine{kept, purged} {
+		l.timing.Split = 300 * time.Millisecond
+		relays[l] = l.start()
+	}
+	purges := func(l *purgedLine) uint64 { return relays[l].Lanes()[0].PurgedPartitions }
+	var id atomic.Uint64
+	var reached float64
+	load := func(l *purgedLine, what string) (p99 time.Duration) {
 		var mu sync.Mutex
 		var took []time.Duration
-		var deadlocks atomic.Int64
-		end := time.Now().Add(d)
+		began, before := time.Now(), purges(l)
 		var wg sync.WaitGroup
-		for i := range 8 {
+		for i := range writers {
 			wg.Go(func() {
-				for n := 0; time.Now().Before(end); n++ {
-					began := time.Now()
-					err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error {
-						for k := range 20 {
-							a := account{Owner: fmt.Sprintf("w%d", i), ID: uint64(n*20 + k), Pad: strings.Repeat("x", 300)}
-							if err := l.producer.Emit(t.Context(), tx, l.accounts.Upsert(a)); err != nil {
-								return err
-							}
-						}
-						return nil
-					})
-					if mysqldb.Number(err) == 1213 {
-						deadlocks.Add(1)
+				tick := time.NewTicker(time.Second * writers * events / rate)
+				defer tick.Stop()
+				for time.Since(began) < lasts {
+					<-tick.C
+					list := make([]producer.Event, events)
+					for k := range list {
+						list[k] = l.accounts.Upsert(account{Owner: fmt.Sprintf("w%d", i), ID: id.Add(1), Pad: strings.Repeat("x", 300)})
 					}
+					began := time.Now()
+					err := l.producer.Run(t.Context(), l.db, func(tx *producer.Tx) error { return l.producer.Emit(t.Context(), tx, list...) })
 					if err != nil {
-						t.Errorf("%s: %v", name, err)
+						t.Errorf("%s: %v", what, err) // a deadlock too
 						return
 					}
 					mu.Lock()
@@ -335,12 +384,12 @@ func TestOutboxPurgeUnderLoad(t *testing.T) {
 		}
 		wg.Wait()
 		slices.Sort(took)
-		p99 = took[len(took)*99/100]
-		t.Logf("%s: %.0f events/s, a transaction of 20 events: p50 %v p99 %v; %d deadlocks, %d partitions purged", name,
-			float64(20*len(took))/d.Seconds(), took[len(took)/2], p99, deadlocks.Load(), r.Lanes()[0].PurgedPartitions)
+		p99, reached = took[len(took)*99/100], float64(events*len(took))/time.Since(began).Seconds()
+		t.Logf("%s: %.0f events/s, a transaction of %d events: p50 %v p99 %v; %d partitions purged", what, reached, events, took[len(took)/2], p99, purges(l)-before)
 		return p99
 	}
-	reader, err := l.db.BeginTx(t.Context(), nil)
+	load(kept, "warming up")
+	reader, err := purged.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,14 +397,27 @@ func TestOutboxPurgeUnderLoad(t *testing.T) {
 	if _, err := reader.Exec("SELECT COUNT(*) FROM slotline_outbox_00"); err != nil {
 		t.Fatal(err)
 	}
-	phase("a reader keeps a transaction open", 3*time.Second)
-	if n := r.Lanes()[0].PurgedPartitions; n > 0 {
+	without := load(kept, "not purged")
+	held := load(purged, "purging, a reader keeps a transaction open")
+	if n := purges(purged); n > 0 {
 		t.Errorf("%d partitions were purged under an open transaction", n)
 	}
 	reader.Rollback()
-	phase("purging", 4*time.Second)
-	l.waitPublished(l.emitted(), 30*time.Second)
-	l.wait("something is purged", 20*time.Second, func() bool { return r.Lanes()[0].PurgedPartitions > 0 })
-	r.stop()
-	l.checkAll(true)
+	var least time.Duration // the least of the rounds: other work on the machine only adds
+	for range rounds {
+		without = min(without, load(kept, "not purged"))
+		with := load(purged, "purging")
+		if least == 0 || with < least {
+			least = with
+		}
+	}
+	if limit := without + 60*time.Millisecond; least > limit || held > limit {
+		t.Errorf("p99 without purge %v; with %v, with a reader %v: more than 60 ms above", without, least, held)
+	}
+	purged.wait("partitions are purged", 20*time.Second, func() bool { return purges(purged) > 3 })
+	for _, l := range []*purgedLine{kept, purged} {
+		l.waitPublished(l.emitted(), time.Minute)
+		relays[l].stop()
+		l.checkAll(true)
+	}
 }

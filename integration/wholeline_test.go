@@ -58,7 +58,16 @@ func sharedServers(t *testing.T) lineServers {
 // newLine writes a configuration in which UA is dedicated and DL spread over four slots, and applies it.
 func newLine(t *testing.T, s lineServers, extra string) *wholeLine {
 	t.Helper()
-	w := newLineAt(t, s, harness.Name(t), extra)
+	return newLineAt(t, s, harness.Name(t), extra).applied(t)
+}
+
+// applied applies the line's file.
+func (w *wholeLine) applied(t *testing.T) *wholeLine {
+	t.Helper()
+	var err error
+	if w.cfg, err = config.Load(w.file); err != nil {
+		t.Fatal(err)
+	}
 	w.run(t, 0, "apply")
 	var body string
 	if err := w.outbox.QueryRow("SELECT body FROM slotline_layout").Scan(&body); err != nil {
@@ -515,7 +524,8 @@ type topicCount struct{ distinct, records, poison int }
 func (w *wholeLine) readTopic(t *testing.T) topicCount {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(w.kafka.Brokers...), kgo.ConsumeTopics(w.cfg.Kafka.Topic),
-		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords()) // a partition may end with one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,6 +540,12 @@ func (w *wholeLine) readTopic(t *testing.T) topicCount {
 			t.Fatalf("reading the topic: %v; missing up to %v", err, ends)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
+			if r.Offset+1 >= ends[r.Partition] {
+				delete(ends, r.Partition)
+			}
+			if r.Attrs.IsControl() {
+				return
+			}
 			n.records++
 			if strings.Contains(string(r.Value), `"poison"`) {
 				n.poison++
@@ -538,9 +554,6 @@ func (w *wholeLine) readTopic(t *testing.T) topicCount {
 				if h.Key == "ce_id" {
 					ids[string(h.Value)] = true
 				}
-			}
-			if r.Offset+1 >= ends[r.Partition] {
-				delete(ends, r.Partition)
 			}
 		})
 	}
@@ -691,6 +704,38 @@ func TestWholeLine_AllFlights(t *testing.T) { // not parallel: it needs both cor
 		t.Errorf("slotline run ended with status %d after SIGTERM", r.Code)
 	}
 	w.checkLine(t, e, repeats, flights, want)
+}
+
+// The same over transactional lanes, while the relay is killed and restarted: the topic holds each event once.
+func TestWholeLine_TransactionalLanes(t *testing.T) {
+	harness.Proof(t)
+	plain := newLineAt(t, sharedServers(t), harness.Name(t), "")
+	plain.file = plain.write(t, strings.Replace(plain.text(t), "lanes: 4,", "lanes: 4, transactional: true,", 1))
+	w := plain.applied(t)
+	flights, want := reference(t, part)
+	sinks := []*harness.Process{w.start(t, "sink", "mysql"), w.start(t, "sink", "clickhouse")}
+	relay := w.start(t, "relay")
+	var emitted atomic.Bool
+	kills := 0
+	var keeper sync.WaitGroup
+	keeper.Go(func() {
+		for ; kills < 3 && !emitted.Load(); kills++ {
+			time.Sleep(3 * time.Second) // a random point of the load
+			relay.Kill(t)
+			relay = w.start(t, "relay")
+		}
+	})
+	e := w.emit(t, flights, seedOf(t))
+	emitted.Store(true)
+	keeper.Wait()
+	w.waitDrained(t, 5*time.Minute)
+	for _, p := range append(sinks, relay) {
+		if r := p.Stop(t, 30*time.Second); r.Code != 0 {
+			t.Errorf("ended with status %d after SIGTERM\n%s", r.Code, r.Stderr)
+		}
+	}
+	t.Logf("the relay was killed %d times", kills)
+	w.checkLine(t, e, 0, flights, want)
 }
 
 // The same while relay, MySQL sink and ClickHouse sink are each killed at random points and restarted at least five

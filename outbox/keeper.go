@@ -13,8 +13,11 @@ import (
 )
 
 const (
-	// ddlWaitMax is how long a split may wait for its metadata lock: emitters queue behind it meanwhile.
-	ddlWaitMax   = 50 * time.Millisecond
+	// How long a statement may wait for the lane table's metadata lock: emitters queue behind it meanwhile. Each try that
+	// was in vain doubles it, or transactions that always take longer would hold up the purge for ever; and the pause
+	// before the next try doubles too, so that emitters wait for less than a hundredth of the time.
+	ddlWaitMin   = 50 * time.Millisecond
+	ddlWaitMax   = 1600 * time.Millisecond
 	ddlLook      = 10 * time.Millisecond // between looks at whether it waits
 	ddlRetryMax  = 15                    // times Timing.Split, between tries: 5 minutes
 	lockWaiting  = "Waiting for table metadata lock"
@@ -37,7 +40,7 @@ func (s *session) keepPartitions(ctx context.Context) {
 	var purgeAt time.Time
 	for ctx.Err() == nil {
 		pause := s.relay.o.Timing.Split
-		err := s.splitAhead(ctx)
+		err := s.splitAhead(ctx, splits)
 		switch {
 		case err == nil:
 			splits = 0
@@ -125,8 +128,11 @@ func purgeFault(lane int, err error) error {
 	return f
 }
 
-// splitAhead splits MAXVALUE if too few empty partitions lie ahead.
-func (s *session) splitAhead(ctx context.Context) error {
+// ddlWait is how long a statement may wait after so many tries in vain.
+func ddlWait(tries int) time.Duration { return backoff(tries+1, ddlWaitMin, ddlWaitMax) }
+
+// splitAhead splits MAXVALUE if too few empty partitions lie ahead. It is the tries-th time after so many in vain.
+func (s *session) splitAhead(ctx context.Context, tries int) error {
 	db, table := s.relay.o.DB, LaneTable(s.lane)
 	bounds, err := partitionBounds(ctx, db, table)
 	if err != nil || len(bounds) == 0 { // a server that does not list partitions keeps none
@@ -147,7 +153,7 @@ func (s *session) splitAhead(ctx context.Context) error {
 	if len(add) == 0 || !s.held.Alive() {
 		return nil
 	}
-	return runDDL(ctx, db, s.lane, splitSQL(s.lane, add))
+	return runDDL(ctx, db, s.lane, splitSQL(s.lane, add), ddlWait(tries))
 }
 
 func partitionBounds(ctx context.Context, db *sql.DB, table string) ([]uint64, error) {
@@ -172,17 +178,16 @@ func partitionBounds(ctx context.Context, db *sql.DB, table string) ([]uint64, e
 // Statements that take a lane table's metadata lock run one at a time in a database: emitters that write to two lanes
 // would else wait for each other behind two of them, a deadlock, which the server ends at the emitters' cost.
 const (
-	ddlLockSQL  = "SELECT CONNECTION_ID(), GET_LOCK(CONCAT('slotline ', CRC32(DATABASE())), 5)"
-	holdersLook = 100 * time.Millisecond
+	ddlLockSQL = "SELECT CONNECTION_ID(), GET_LOCK(CONCAT('slotline ', CRC32(DATABASE())), 5)"
 	// A transaction's locks keep their event for as long as it lasts. Without the privilege to see them none is in sight.
 	holdersSQL = "SELECT CONCAT(owner_thread_id, ' ', owner_event_id, ' ', object_instance_begin) FROM performance_schema.metadata_locks" +
 		" WHERE object_type = 'TABLE' AND object_schema = DATABASE() AND object_name = ? AND lock_status = 'GRANTED'" +
 		" AND lock_duration = 'TRANSACTION' AND owner_event_id > 0"
 )
 
-// heldLong says that somebody holds a lane table's metadata lock for a while already: a statement that needs it alone
-// would wait.
-func heldLong(ctx context.Context, conn *sql.Conn, lane int) bool {
+// heldLong says that somebody holds a lane table's metadata lock for the length of a look: a statement that needs it
+// alone would wait.
+func heldLong(ctx context.Context, conn *sql.Conn, lane int, look time.Duration) bool {
 	holders := func() map[string]bool {
 		rows, err := conn.QueryContext(ctx, holdersSQL, LaneTable(lane))
 		if err != nil {
@@ -202,7 +207,7 @@ func heldLong(ctx context.Context, conn *sql.Conn, lane int) bool {
 	if len(before) == 0 {
 		return false
 	}
-	sleep(ctx, holdersLook)
+	sleep(ctx, look)
 	for holder := range holders() {
 		if before[holder] {
 			return true
@@ -212,8 +217,9 @@ func heldLong(ctx context.Context, conn *sql.Conn, lane int) bool {
 }
 
 // runDDL runs a statement that takes a lane table's metadata lock alone, and kills it when it waits for the lock for
-// longer than ddlWaitMax: every emitter would wait behind it. errWaited says that it was not carried out.
-func runDDL(ctx context.Context, db *sql.DB, lane int, statement string) error {
+// longer than wait: every emitter would wait behind it. It is not tried while a transaction holds the table for twice as
+// long. errWaited says that it was not carried out.
+func runDDL(ctx context.Context, db *sql.DB, lane int, statement string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, ddlRunsMax)
 	defer cancel()
 	conn, err := db.Conn(ctx)
@@ -222,7 +228,7 @@ func runDDL(ctx context.Context, db *sql.DB, lane int, statement string) error {
 	}
 	defer drop(conn) // it is of no use to others: its lock_wait_timeout is short, and it holds the lock of ddlLockSQL
 	// Should this process die, or the KILL below not get through, the statement gives up by itself.
-	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1"); err != nil {
+	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2"); err != nil {
 		return err
 	}
 	var id int64
@@ -230,7 +236,7 @@ func runDDL(ctx context.Context, db *sql.DB, lane int, statement string) error {
 	if err := conn.QueryRowContext(ctx, ddlLockSQL).Scan(&id, &alone); err != nil {
 		return err
 	}
-	if alone.Int64 != 1 || heldLong(ctx, conn, lane) {
+	if alone.Int64 != 1 || heldLong(ctx, conn, lane, 2*wait) {
 		return errWaited
 	}
 	if ctx.Err() != nil {
@@ -256,7 +262,7 @@ func runDDL(ctx context.Context, db *sql.DB, lane int, statement string) error {
 			ending = nil
 		case <-time.After(ddlLook):
 		}
-		if killed || ending != nil && time.Since(began) < ddlWaitMax {
+		if killed || ending != nil && time.Since(began) < wait {
 			continue
 		}
 		var state sql.NullString

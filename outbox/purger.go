@@ -42,6 +42,7 @@ type purger struct {
 
 	anchor  knownRow // a row that was read: while it is there, the table is the one that was read
 	decided Purged   // a partition in which nothing can come any more, until it is dropped
+	tries   int      // statements in a row that waited for the lane table in vain
 }
 
 // Purged is a partition that was purged.
@@ -96,12 +97,24 @@ func (p *purger) next(ctx context.Context) (*Purged, error) {
 	if !p.alive() {
 		return nil, errMoved
 	}
-	if err := runDDL(ctx, p.db, p.lane, dropPartitionSQL(p.lane, idPartition{bound})); err != nil {
+	if err := p.ddl(ctx, dropPartitionSQL(p.lane, idPartition{bound})); err != nil {
 		return nil, err
 	}
 	done := p.decided
 	p.log.Info("partition purged", "partition", idPartition{bound}.name(), "rows", done.Rows)
 	return &done, nil
+}
+
+// ddl runs a statement that needs the lane table alone.
+func (p *purger) ddl(ctx context.Context, statement string) error {
+	err := runDDL(ctx, p.db, p.lane, statement, ddlWait(p.tries))
+	switch {
+	case err == nil:
+		p.tries = 0
+	case errors.Is(err, errWaited):
+		p.tries++
+	}
+	return err
 }
 
 // look is how the lane stands; without partitions there is nothing to purge.
@@ -168,7 +181,7 @@ func (p *purger) decide(ctx context.Context, bound uint64) (rows uint64, late []
 	if !p.alive() {
 		return 0, nil, errMoved
 	}
-	err = runDDL(ctx, p.db, p.lane, exchangeSQL(p.lane, idPartition{bound}, name))
+	err = p.ddl(ctx, exchangeSQL(p.lane, idPartition{bound}, name))
 	// Whatever the error, the exchange may have been done.
 	for failures := 1; ; failures++ {
 		var settleErr error

@@ -39,6 +39,8 @@ var defaultTiming = Timing{
 }
 
 const (
+	pollPauseMax = 50 * time.Millisecond // of the pause that a slow read earns
+
 	suspectsMax = 2000   // gap ranges looked at by one READ UNCOMMITTED read
 	foundMax    = 50_000 // ids that such a read, or a sweep, returns at most
 	sweepTerms  = 500    // cold ranges per statement of a sweep
@@ -94,6 +96,7 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		b, more, err := r.step(ctx)
+		took := time.Since(began)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
@@ -126,8 +129,9 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 		if more {
 			continue
 		}
-		// At least pollMin lies between two reads; a wake cuts any longer pause.
-		if !sleep(ctx, r.time.PollMin-time.Since(began)) {
+		// At least pollMin lies between two reads, and a pause as long as the read took: where the database or the CPU is
+		// busy, reads of few rows leave half of it to the service. A wake cuts any longer pause.
+		if !sleep(ctx, max(r.time.PollMin-time.Since(began), min(took, pollPauseMax))) {
 			return nil
 		}
 		idle := pause >= r.time.PollMax && len(r.gaps.hot) == 0
