@@ -43,9 +43,13 @@ func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) e
 				Do:  "mend the service or the table and restart the sink; or raise dead_letters.halt_per_minute and restart it"}
 		}
 	}
+	keep := u.loop.dead.Produce
+	if u.loop.opts.Bury != nil {
+		keep = u.loop.opts.Bury
+	}
 	retry := u.newRetry()
 	for {
-		err := u.loop.dead.Produce(ctx, letters)
+		err := keep(ctx, letters)
 		if err == nil {
 			break
 		}

@@ -26,6 +26,9 @@ type Options struct {
 	// InstanceID makes this process a static member of the group: one that restarts within SessionTimeout gets its
 	// partitions back at once. It must differ between processes. Empty: an ordinary member.
 	InstanceID string
+	// Bury takes events that the sink rejected, in place of the dead-letter topic, and returns when they are kept: they are
+	// passed then. nil: the topic.
+	Bury func(ctx context.Context, letters []DeadLetter) error
 	// MemoryBytesMax is this loop's part of the process's memory; default limits.memory_bytes_max.
 	MemoryBytesMax int64
 	// Logger's default discards.
@@ -50,6 +53,9 @@ type Options struct {
 	// ClientOptions are added to every Kafka client; for tests.
 	ClientOptions []kgo.Opt
 }
+
+// DeadLetter is an event that a sink cannot take, with its reason.
+type DeadLetter = kafka.DeadLetter
 
 func (o Options) withDefaults() Options {
 	set := func(d *time.Duration, v time.Duration) {

@@ -201,7 +201,7 @@ func (t *task) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.shard.ensure(ctx, places(t.entries)); err != nil {
+	if err := t.ensure(ctx); err != nil {
 		return err
 	}
 	if lists := t.stages(e); len(lists) > 0 {

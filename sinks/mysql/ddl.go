@@ -11,10 +11,12 @@ import (
 	"github.com/slotline/slotline/partitioner"
 )
 
-// dialect is what differs between the engines that speak MySQL's protocol.
+// dialect is what a statement depends on beside its table: the engine, of those that speak MySQL's protocol, and which
+// physical tables are meant.
 type dialect struct {
 	MariaDB  bool
-	RowAlias bool // INSERT … VALUES … AS `_n`; else VALUES(c)
+	RowAlias bool   // INSERT … VALUES … AS `_n`; else VALUES(c)
+	Suffix   string // behind each physical table's name; "" for the live ones
 }
 
 // collation compares strings by their bytes and does not pad: 'a' and 'a ' are two ids. utf8mb4_bin pads.
@@ -74,7 +76,7 @@ func columnDDL(c event.Column) string {
 	return mysqldb.Ident(c.Name) + " " + strings.ToUpper(columnType(c.Type)) + " " + null
 }
 
-// physicalName is the name of a logical table's physical table: orders_202611, or orders without months.
+// physicalName is the name of a logical table's live physical table: orders_202611, or orders without months.
 func physicalName(t *event.Table, m partitioner.Month) string {
 	if t.Month == event.None {
 		return t.Name
@@ -82,10 +84,15 @@ func physicalName(t *event.Table, m partitioner.Month) string {
 	return t.Name + "_" + m.String()
 }
 
+// name is the physical table's that is meant.
+func (d dialect) name(t *event.Table, m partitioner.Month) string {
+	return physicalName(t, m) + d.Suffix
+}
+
 // tableDDL creates a physical table unless it exists.
 func tableDDL(t *event.Table, m partitioner.Month, d dialect) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", mysqldb.Ident(physicalName(t, m)))
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", mysqldb.Ident(d.name(t, m)))
 	for _, c := range t.Columns {
 		b.WriteString("  " + columnDDL(c) + ",\n")
 	}

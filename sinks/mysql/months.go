@@ -84,7 +84,7 @@ func (sh *shard) create(ctx context.Context, p place) error {
 	if _, err := sh.control.ExecContext(ctx, tableDDL(t, p.month(), d)); err != nil {
 		return sh.tableError(err, t, p.month())
 	}
-	name := physicalName(t, p.month())
+	name := d.name(t, p.month())
 	found, err := readSchema(ctx, sh.control, name)
 	if err != nil {
 		return sh.tableError(err, t, p.month())

@@ -98,7 +98,7 @@ func (o *owned) shardsOf(l *partitioner.Layout, entries []entry) []int32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	in := make([]bool, len(l.Shards()))
-	for _, i := range l.PartitionShards(o.part.Number) {
+	for _, i := range o.sink.met(l, o.part.Number) {
 		in[i] = true
 	}
 	for _, e := range entries {

@@ -58,6 +58,9 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 // add decodes one message and adds its rows, one per shard that it belongs to.
 func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) error {
 	o := p.owned
+	if o.sink.passesOver(m.Key) {
+		return nil
+	}
 	e := &o.event
 	if err := o.sink.rules.Read(m, st.layout, e); err != nil {
 		return err
@@ -71,8 +74,8 @@ func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) err
 
 	var key, tuple span
 	for shard := first; shard < first+count; shard++ {
-		if m.Offset < skip[shard] {
-			continue // this shard had it before the others
+		if m.Offset < skip[shard] || !o.sink.keeps(st.shards[shard].name) {
+			continue // this shard had it before the others, or a rebuild is of another
 		}
 		if tuple.to == 0 {
 			b := p.buffer

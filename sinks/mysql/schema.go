@@ -338,6 +338,10 @@ func (sh *shard) load(ctx context.Context, d dialect) error {
 
 // logical says which table and month a physical table is of.
 func (s *Sink) logical(name string) (index int, m partitioner.Month, ok bool) {
+	name, ok = strings.CutSuffix(name, s.suffix())
+	if !ok {
+		return 0, 0, false
+	}
 	if i, ok := s.tableIndex[name]; ok && s.tables[i].Month == event.None {
 		return i, partitioner.NoMonth, true
 	}

@@ -130,7 +130,7 @@ func (sh *shard) open(ctx context.Context) (*engine, error) {
 
 // probe asks for the engine's version, its largest packet, and whether it understands the row alias.
 func (sh *shard) probe(ctx context.Context) (*engine, error) {
-	e := &engine{}
+	e := &engine{dialect: dialect{Suffix: sh.sink.suffix()}}
 	err := sh.control.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(&e.version, &e.packetBytes)
 	if err != nil {
 		return nil, sh.wrap(err)

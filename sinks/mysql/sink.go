@@ -23,6 +23,8 @@ type Options struct {
 	Layout *partitioner.Layout
 	// Sink names its progress rows; "mysql" unless set. A rebuild's is "mysql__rb_<job>".
 	Sink string
+	// Shadow has the sink keep tables beside the live ones; nil: the live ones.
+	Shadow *Shadow
 	// Owner names this process in progress rows, for people: the epoch is what fences.
 	Owner  string
 	Logger *slog.Logger
@@ -31,6 +33,14 @@ type Options struct {
 	// StagingRows is from how many rows of one table on a batch goes by the staging path, where the server lets it: 0
 	// means 2000, less than 0 never. Tests and benches choose a path by it.
 	StagingRows int
+}
+
+// Shadow names the tables that a rebuild keeps beside the live ones, in one shard. Rows of other shards and events of
+// other tables are passed over, and count as applied.
+type Shadow struct {
+	Shard  string
+	Tables []string // logical
+	Suffix string   // behind each physical table's name: "__rb_rb7f3a"
 }
 
 // Sink applies events to MySQL shards. Its methods may be called from any goroutine.
@@ -52,6 +62,7 @@ type Sink struct {
 
 	connections int
 	stagingRows int
+	shadow      *Shadow // nil: the live tables
 
 	placing sync.Mutex        // held while shards and state change
 	shards  map[string]*shard // of the file, by name; replaced, never written
@@ -82,7 +93,7 @@ func New(o Options) (*Sink, error) {
 	s := &Sink{
 		name: o.Sink, owner: o.Owner, line: o.Config.Line, topics: o.Config.Topics(),
 		tableIndex: make(map[string]int), monthsFrom: o.Config.Months.From, ahead: o.Config.Months.Ahead,
-		log: o.Logger, now: o.Now,
+		log: o.Logger, now: o.Now, shadow: o.Shadow,
 		connections: o.Config.Sinks.MySQL.ConnectionsPerShard, shards: make(map[string]*shard),
 		owns: make(map[event.Partition]*owned),
 	}
@@ -200,7 +211,7 @@ func (s *Sink) Resume(ctx context.Context, part event.Partition) error {
 func (s *Sink) record(part event.Partition, do func(*shard) error) error {
 	st := s.state.Load()
 	var met []*shard
-	for _, i := range st.layout.PartitionShards(part.Number) {
+	for _, i := range s.met(st.layout, part.Number) {
 		if st.shards[i].known() == nil {
 			met = append(met, st.shards[i])
 		}

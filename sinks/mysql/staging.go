@@ -77,7 +77,7 @@ func newStagingSQL(t *event.Table, m partitioner.Month, d dialect, number, rows 
 	}
 	create.WriteString("`_ver` BIGINT NOT NULL) ENGINE=" + engine + " DEFAULT CHARACTER SET utf8mb4 COLLATE " + d.collation())
 
-	list, table := identList(columns), mysqldb.Ident(physicalName(t, m))
+	list, table := identList(columns), mysqldb.Ident(d.name(t, m))
 	fresh := func(c event.Column) string {
 		if c.Type.Kind == event.JSON {
 			return "CAST(`_n`." + mysqldb.Ident(c.Name) + " AS JSON)" // else IF would make text of both

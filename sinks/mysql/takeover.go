@@ -30,7 +30,7 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 	}
 	o := &owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
 	st := s.state.Load()
-	met := st.layout.PartitionShards(o.part.Number)
+	met := s.met(st.layout, o.part.Number)
 	if len(met) == 0 { // it was just added to the topic: the layout that has it comes next
 		return nil, &fault.Error{Code: codeNoPartition, Class: fault.Transient, Err: &event.NewerLayout{Epoch: st.layout.Epoch() + 1, At: o.part},
 			What: fmt.Sprintf("%s: layout epoch %d has no partition %d of %s", s.name, st.layout.Epoch(), o.part.Number, o.part.Topic),

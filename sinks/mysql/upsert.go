@@ -23,7 +23,7 @@ type upsert struct {
 }
 
 func newUpsert(t *event.Table, m partitioner.Month, d dialect) *upsert {
-	name := physicalName(t, m)
+	name := d.name(t, m)
 	table := mysqldb.Ident(name)
 	columns := make([]string, 0, len(t.Columns)+1)
 	for _, c := range t.Columns {

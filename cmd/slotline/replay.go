@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slotline/slotline/internal/line"
+	"github.com/slotline/slotline/replay"
+)
+
+func replayCommand(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "replay", Args: cobra.NoArgs, Short: "Rebuild a shard's tables from the topics while it serves",
+		Long: `Fills tables beside the live ones from the log, compares the two row by row, and swaps them in one step that can be undone
+until it is accepted. Readers see nothing of it before the swap. State is in the shard's own database: a job that was cut
+off goes on with replay resume, in any process. See docs/replay.md.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	act := func(use, short, long, done string, do func(context.Context, *replay.Replay, string) error) *cobra.Command {
+		return &cobra.Command{Use: use + " JOB", Args: cobra.ExactArgs(1), Short: short, Long: long,
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return withJob(cmd, o, args[0], replay.Options{}, func(ctx context.Context, r *replay.Replay) error {
+					if err := do(ctx, r, args[0]); err != nil {
+						return err
+					}
+					fmt.Fprintln(os.Stderr, done)
+					return nil
+				})
+			}}
+	}
+	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayStatusCommand(o),
+		act("pause", "Have a job stop; replay resume goes on with it",
+			"The process that runs it ends within a few seconds.", "The job stops, and goes on with slotline replay resume.",
+			func(ctx context.Context, r *replay.Replay, job string) error { return r.Pause(ctx, job) }),
+		replayResumeCommand(o),
+		act("abort", "End a job that has not swapped, and drop its tables",
+			"Readers and sinks do not notice. A job that has swapped is accepted or undone.", "Aborted.",
+			func(ctx context.Context, r *replay.Replay, job string) error { return r.Abort(ctx, job) }),
+		act("accept", "Drop the tables that a job has replaced", "After it there is no undo.", "Accepted.",
+			func(ctx context.Context, r *replay.Replay, job string) error { return r.Accept(ctx, job) }),
+		act("undo", "Have the old tables live again, and drop the rebuilt ones",
+			"The old tables are brought up to the log's end first, so that readers never go back.", "Undone.",
+			func(ctx context.Context, r *replay.Replay, job string) error { return r.Undo(ctx, job) }))
+	return cmd
+}
+
+// specFlags say what a job is to do.
+type specFlags struct {
+	shard string
+	spec  replay.Spec
+}
+
+func (f *specFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.shard, "shard", "", "`name` of the shard")
+	flags.StringSliceVar(&f.spec.Tables, "tables", nil, "logical `tables` to rebuild, separated by commas; all of the file when not given")
+	flags.IntVar(&f.spec.PerSecond, "rate", 0, "`events` a second at most; 0: as fast as the shard takes it")
+	flags.DurationVar(&f.spec.YieldAbove, "yield-above", 5*time.Second, "wait while the live sink is further behind than this `time`; 0: never")
+}
+
+func (f *specFlags) check() error {
+	if f.shard == "" {
+		return usageError{errors.New("--shard is needed: slotline status names the shards")}
+	}
+	if f.spec.PerSecond < 0 || f.spec.YieldAbove < 0 {
+		return usageError{errors.New("--rate and --yield-above must not be negative")}
+	}
+	return nil
+}
+
+func replayPlanCommand(o *options) *cobra.Command {
+	f := &specFlags{}
+	cmd := &cobra.Command{Use: "plan", Args: cobra.NoArgs, Short: "What a rebuild would read, need and touch; changes nothing",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			r, err := l.Replay(cmd.Context(), replay.Options{Shard: f.shard})
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			p, err := r.Plan(cmd.Context(), f.spec)
+			if err != nil {
+				return err
+			}
+			plan := line.ReplayPlan{Plan: p}
+			if err := render(o.output, plan, plan.WriteText); err != nil {
+				return err
+			}
+			return p.Refused
+		}}
+	f.add(cmd)
+	return cmd
+}
+
+// runFlags say how a job is run.
+type runFlags struct {
+	yes, detach, allowEmpty, acceptDead bool
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.detach, "detach", false, "end after the swap; the old tables are brought up to date when undo needs them")
+	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "swap though the log makes no row of the tables")
+	flags.BoolVar(&f.acceptDead, "accept-dead", false, "swap though events cannot be applied that the live sink has no dead letter of")
+}
+
+func (f *runFlags) options(cmd *cobra.Command, say func(replay.Line)) replay.Options {
+	ro := replay.Options{Say: say, AllowEmpty: f.allowEmpty, AcceptDead: f.acceptDead, Detach: f.detach}
+	if !f.yes {
+		ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
+	}
+	return ro
+}
+
+// runJob carries a job on; that a person said no is exit status 1.
+func runJob(cmd *cobra.Command, r *replay.Replay, job string) error {
+	err := r.Run(cmd.Context(), job)
+	if errors.Is(err, replay.ErrDeclined) {
+		fmt.Fprintf(os.Stderr, "%v; next: slotline replay resume %s | slotline replay abort %s\n", err, job, job)
+		return exit(exitFailed)
+	}
+	if err != nil && cmd.Context().Err() != nil {
+		fmt.Fprintf(os.Stderr, "stopped; next: slotline replay resume %s\n", job)
+		return exit(exitFailed)
+	}
+	return err
+}
+
+func replayRebuildCommand(o *options) *cobra.Command {
+	f, rf := &specFlags{}, &runFlags{}
+	cmd := &cobra.Command{Use: "rebuild", Args: cobra.NoArgs, Short: "Rebuild tables of a shard beside the live ones, compare, and swap",
+		Long: `Asks before it starts and before it swaps. After the swap it keeps the old tables current until accept, undo or Ctrl-C;
+both work without it. --detach ends after the swap.`,
+		Example: "  slotline replay rebuild --shard s2 --tables flights --rate 20000",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			out := newLines(os.Stderr)
+			ro := rf.options(cmd, out.say)
+			ro.Shard = f.shard
+			r, err := l.Replay(cmd.Context(), ro)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			p, err := r.Plan(cmd.Context(), f.spec)
+			if err != nil {
+				return err
+			}
+			if err := (line.ReplayPlan{Plan: p}).WriteText(os.Stderr); err != nil {
+				return err
+			}
+			if p.Refused != nil {
+				return p.Refused
+			}
+			if !rf.yes && !confirm(cmd.InOrStdin(), "Start? Readers see nothing until the swap.") {
+				fmt.Fprintln(os.Stderr, "Nothing was changed.")
+				return exit(exitFailed)
+			}
+			job, err := r.Begin(cmd.Context(), f.spec)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "job %s\n", job.Name)
+			return runJob(cmd, r, job.Name)
+		}}
+	f.add(cmd)
+	rf.add(cmd)
+	return cmd
+}
+
+func replayResumeCommand(o *options) *cobra.Command {
+	rf := &runFlags{}
+	cmd := &cobra.Command{Use: "resume JOB", Args: cobra.ExactArgs(1), Short: "Carry a job on from where it stopped",
+		Long: "A process that died keeps its job for another ten seconds.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := newLines(os.Stderr)
+			return withJob(cmd, o, args[0], rf.options(cmd, out.say), func(_ context.Context, r *replay.Replay) error {
+				return runJob(cmd, r, args[0])
+			})
+		}}
+	rf.add(cmd)
+	return cmd
+}
+
+func replayStatusCommand(o *options) *cobra.Command {
+	return &cobra.Command{Use: "status", Args: cobra.NoArgs, Short: "Jobs of all shards, and what comes next",
+		Long: "Exit status: 1 when a shard could not be asked.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.open()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			jobs, err := l.ReplayJobs(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := render(o.output, jobs, jobs.WriteText); err != nil {
+				return err
+			}
+			if len(jobs.NotAsked) > 0 {
+				return exit(exitFailed)
+			}
+			return nil
+		}}
+}
+
+// withJob opens the shard that has a job.
+func withJob(cmd *cobra.Command, o *options, job string, ro replay.Options, do func(context.Context, *replay.Replay) error) error {
+	l, err := o.open()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if ro.Say == nil {
+		ro.Say = newLines(os.Stderr).say
+	}
+	r, err := l.ReplayOf(cmd.Context(), job, ro)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return do(cmd.Context(), r)
+}
+
+// lines prints what a job says: on a terminal a passing line is written over, elsewhere one is printed now and then.
+type lines struct {
+	w        io.Writer
+	terminal bool
+
+	mu      sync.Mutex
+	open    bool // the last line is passing, and on a terminal
+	stage   string
+	printed time.Time // the last passing line, elsewhere
+}
+
+// passingEvery is how often a passing line is printed where it cannot be written over.
+const passingEvery = 10 * time.Second
+
+func newLines(f *os.File) *lines {
+	info, err := f.Stat()
+	return &lines{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
+}
+
+func (l *lines) say(line replay.Line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if line.Passing && !l.terminal {
+		if line.Stage == l.stage && now.Sub(l.printed) < passingEvery {
+			return
+		}
+		l.stage, l.printed = line.Stage, now
+	}
+	begin, end := "", "\n"
+	if l.open {
+		begin = "\r\x1b[K"
+	}
+	if l.open = line.Passing && l.terminal; l.open {
+		end = ""
+	}
+	fmt.Fprintf(l.w, "%s%s %-8s %s%s", begin, now.UTC().Format(time.TimeOnly), line.Stage, line.Text, end)
+}

@@ -1,0 +1,197 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slotline/slotline/examples/flights/nyc"
+	"github.com/slotline/slotline/integration/harness"
+)
+
+// replayFlights are parts of the year, one of so many each, and what the CSV says of all of them.
+func replayFlights(t *testing.T, of uint64, parts uint64) (list [][]nyc.Flight, want map[nyc.Bucket]nyc.Figures) {
+	t.Helper()
+	for part := range parts {
+		flights, err := nyc.Flights(func(id uint64) bool { return id%of == part })
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, flights)
+	}
+	want, err := nyc.Reference(nyc.CSV(), func(id uint64) bool { return id%of < parts })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list, want
+}
+
+// damage harms four rows of a shard as no sink would, and says how verify must name each.
+func damage(t *testing.T, db *sql.DB) (named []string) {
+	t.Helper()
+	type row struct {
+		carrier string
+		id      uint64
+	}
+	var rows []row
+	each(t, db, "SELECT carrier, flight_id FROM flights_201303 WHERE NOT _deleted ORDER BY flight_id LIMIT 4", func(scan func(...any)) {
+		var r row
+		scan(&r.carrier, &r.id)
+		rows = append(rows, r)
+	})
+	if len(rows) < 4 {
+		t.Fatal("too few rows to harm")
+	}
+	exec := func(query string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(query, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("DELETE FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[0].carrier, rows[0].id)
+	exec("UPDATE flights_201303 SET status='harmed' WHERE carrier=? AND flight_id=?", rows[1].carrier, rows[1].id)
+	var all []string
+	each(t, db, "SELECT COLUMN_NAME FROM information_schema.COLUMNS WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='flights_201303' "+
+		"AND COLUMN_NAME<>'_deleted' ORDER BY ORDINAL_POSITION", func(scan func(...any)) {
+		var name string
+		scan(&name)
+		all = append(all, name)
+	})
+	columns := strings.Join(all, ",")
+	exec("INSERT INTO flights_201303 ("+columns+") SELECT "+strings.Replace(columns, "flight_id", "flight_id+5000000", 1)+
+		" FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[2].carrier, rows[2].id)
+	exec("INSERT INTO flights_201305 ("+columns+") SELECT "+columns+" FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[3].carrier, rows[3].id)
+	exec("DELETE FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[3].carrier, rows[3].id)
+	at := func(month int, r row, more uint64) string {
+		return fmt.Sprintf("flights_2013%02d %s %d  ", month, r.carrier, r.id+more)
+	}
+	return []string{at(3, rows[0], 0) + "missing", at(3, rows[1], 0) + "live _ver", at(3, rows[2], 5_000_000) + "live _ver",
+		at(3, rows[3], 0) + "missing", at(5, rows[3], 0) + "live _ver"}
+}
+
+// watch has readers look at the month tables of a shard, every 5 ms, and one with a snapshot for as long as it lasts: none
+// ever sees fewer rows than were there at the beginning, since a row that is deleted stays.
+func watch(t *testing.T, db *sql.DB, tables []string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	least := map[string]int{}
+	for _, table := range tables {
+		least[table] = count(t, db, "SELECT COUNT(*) FROM "+table)
+	}
+	var wg sync.WaitGroup
+	reads := 0
+	wg.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			table := tables[i%len(tables)]
+			var n int
+			if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table).Scan(&n); err != nil {
+				if ctx.Err() == nil {
+					t.Errorf("a reader of %s: %v", table, err)
+				}
+				return
+			}
+			if reads++; n < least[table] {
+				t.Errorf("a reader of %s saw %d rows, %d were there before", table, n, least[table])
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	})
+	wg.Go(func() { // a snapshot is taken before the table is looked at, over and over
+		for i := 0; ctx.Err() == nil; i++ {
+			table := tables[i%len(tables)]
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+			if err != nil {
+				return
+			}
+			var n int
+			_ = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM airports").Scan(&n)
+			select {
+			case <-ctx.Done():
+			case <-time.After(300 * time.Millisecond):
+			}
+			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+table).Scan(&n); err == nil && n < least[table] {
+				t.Errorf("a snapshot saw %d rows of %s, %d were there before", n, table, least[table])
+			}
+			_ = tx.Rollback()
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+		t.Logf("readers looked %d times", reads)
+	}
+}
+
+var jobLine = regexp.MustCompile(`(?m)^job (rb[0-9a-f]{4})$`)
+
+// replaying runs slotline replay in the background, and gives the job's name once it is known.
+func (w *wholeLine) replaying(t *testing.T, args ...string) (p *harness.Process, job string) {
+	t.Helper()
+	p = w.start(t, append([]string{"replay"}, args...)...)
+	p.WaitOutput(t, "shadow ", time.Minute)
+	m := jobLine.FindStringSubmatch(p.Stderr())
+	if m == nil {
+		t.Fatalf("no job is named:\n%s", p.Stderr())
+	}
+	return p, m[1]
+}
+
+// A shard is rebuilt while events keep coming: what was harmed by hand is named, and healed by the swap; readers see
+// nothing of it; accepted, nothing of the job is left.
+func TestP11_RebuildWhileItServes(t *testing.T) {
+	w := newLine(t, sharedServers(t), "")
+	flights, want := replayFlights(t, 40, 2)
+	run := w.start(t, "run")
+	w.emit(t, flights[0], 1)
+	w.waitDrained(t, time.Minute)
+	named := damage(t, w.shards["s1"])
+
+	var emitting sync.WaitGroup
+	emitting.Go(func() { w.emit(t, flights[1], 2) })
+	stop := watch(t, w.shards["s1"], w.monthTables(t, w.shards["s1"], "flights"))
+	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--yes")
+	p.WaitOutput(t, "observe ", time.Minute)
+	emitting.Wait()
+	stop()
+	text := p.Stderr()
+	for _, name := range named {
+		if !strings.Contains(text, name) {
+			t.Errorf("verify does not name %q", name)
+		}
+	}
+	if !strings.Contains(text, "1 differ, 2 missing, 2 extra") {
+		t.Error("verify counts other rows than those that were harmed")
+	}
+	t.Logf("%s", text)
+	w.run(t, 0, "replay", "accept", job)
+	if r := p.Wait(t, time.Minute); r.Code != 0 {
+		t.Errorf("the job's process ended with %d:\n%s", r.Code, r.Stderr)
+	}
+	w.waitDrained(t, time.Minute)
+	run.Stop(t, time.Minute)
+
+	compare(t, "shards after the rebuild", w.shardFigures(t), want)
+	w.checkPlaces(t)
+	w.nothingLeft(t, job)
+}
+
+// nothingLeft shows that no table and no progress row of a job is there any more.
+func (w *wholeLine) nothingLeft(t *testing.T, job string) {
+	t.Helper()
+	for name, db := range w.shards {
+		if n := count(t, db, "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME LIKE ?", "%"+job); n > 0 {
+			t.Errorf("shard %s has %d tables of job %s", name, n, job)
+		}
+		if n := count(t, db, "SELECT COUNT(*) FROM slotline_progress WHERE sink LIKE ?", "%"+job); n > 0 {
+			t.Errorf("shard %s has %d progress rows of job %s", name, n, job)
+		}
+	}
+}

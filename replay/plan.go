@@ -1,0 +1,182 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/kafka"
+)
+
+// Plan is what a job would read, need and touch.
+type Plan struct {
+	Shard      string        `json:"shard"`
+	Server     string        `json:"server"`
+	Tables     []string      `json:"tables"`          // logical
+	Physical   int           `json:"physical_tables"` // live ones
+	Rows       int64         `json:"rows"`            // the server's estimate
+	Bytes      int64         `json:"bytes"`           // of data and indexes, now; as much is needed beside
+	Partitions int           `json:"partitions"`
+	Events     int64         `json:"events"` // offsets of the log to be read, those of other shards and tables too
+	PerSecond  int           `json:"per_second"`
+	YieldAbove time.Duration `json:"yield_above"`
+	Notes      []string      `json:"notes"`
+	// Refused is why it cannot be done; nil when it can.
+	Refused error `json:"-"`
+}
+
+// About is how long reading takes at the bound, or at a rate that a small server keeps up.
+func (p *Plan) About() time.Duration {
+	rate := p.PerSecond
+	if rate == 0 {
+		rate = planRate
+	}
+	return time.Duration(float64(p.Events) / float64(rate) * float64(time.Second))
+}
+
+// planRate is what one MySQL server with two cores takes from a rebuild, in events a second.
+const planRate = 20_000
+
+// Plan looks at what a job would meet, and changes nothing.
+func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
+	spec, err := r.normal(spec)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Shard: r.o.Shard, Tables: spec.Tables, PerSecond: spec.PerSecond, YieldAbove: spec.YieldAbove}
+	if err := r.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&p.Server); err != nil {
+		return nil, r.wrap(err)
+	}
+	if err := r.checkEngine(p.Server); err != nil {
+		p.Refused = err
+		return p, nil
+	}
+	s, err := r.sinkOf(spec.Tables, liveSink, "")
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	sizes, _, err := s.TableSizes(ctx, r.o.Shard)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range sizes {
+		if slices.Contains(spec.Tables, t.Table) {
+			p.Physical, p.Rows, p.Bytes = p.Physical+1, p.Rows+t.Rows, p.Bytes+t.Bytes
+		}
+	}
+	physical, err := s.PhysicalTables(ctx, r.db, r.o.Shard)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range physical {
+		if !slices.Contains(spec.Tables, t.Table.Name) {
+			continue
+		}
+		for _, d := range t.Differs {
+			p.Notes = append(p.Notes, t.Name+": "+d+"; the rebuilt table is as the file says")
+		}
+		for _, b := range t.Beside {
+			p.Notes = append(p.Notes, t.Name+": "+b+"; the rebuilt table does not have it")
+		}
+	}
+	return p, r.planLog(ctx, p)
+}
+
+// checkEngine refuses a server on which RENAME under LOCK TABLES is not one step.
+func (r *Replay) checkEngine(version string) error {
+	refused := &fault.Error{Code: codeEngine, Class: fault.Fatal,
+		What: fmt.Sprintf("shard %s runs on %s: a rebuild needs MySQL 8.0.13 or later", r.o.Shard, version),
+		Why:  "the swap renames tables while they are locked, all at once or not at all",
+		Do:   "rebuild into a new shard's database on such a server"}
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		return refused
+	}
+	var numbers [3]int
+	for i, text := range strings.SplitN(version, ".", 3) {
+		digits := strings.IndexFunc(text, func(c rune) bool { return c < '0' || c > '9' })
+		if digits >= 0 {
+			text = text[:digits]
+		}
+		numbers[i], _ = strconv.Atoi(text)
+	}
+	if slices.Compare(numbers[:], []int{8, 0, 13}) < 0 {
+		return refused
+	}
+	return nil
+}
+
+// planLog looks whether the log holds everything that the shard was made from.
+func (r *Replay) planLog(ctx context.Context, p *Plan) error {
+	rows, err := r.partitions(ctx)
+	if err != nil {
+		return err
+	}
+	var at []event.Position
+	for _, row := range rows {
+		at = append(at, event.Position{Partition: row.Partition, LeaderEpoch: -1})
+	}
+	cl, err := kafka.Open(ctx, r.o.Config, "replay", r.o.Logger)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	logs, err := kafka.Inspect(ctx, cl, at)
+	if err != nil {
+		return err
+	}
+	p.Partitions = len(rows)
+	var holes []string
+	for _, row := range rows {
+		log := logs[row.Partition]
+		switch {
+		case log.Err != nil:
+			return log.Err
+		case log.Gone:
+			holes = append(holes, fmt.Sprintf("%s partition %d is gone", row.Topic, row.Number))
+		case log.Start > 0:
+			holes = append(holes, fmt.Sprintf("%s partition %d begins at offset %d: what lies below is gone", row.Topic, row.Number, log.Start))
+		case row.TopicID != (event.TopicID{}) && row.TopicID != log.TopicID:
+			holes = append(holes, fmt.Sprintf("%s partition %d: the topic was deleted and made again", row.Topic, row.Number))
+		case row.Next > log.End:
+			holes = append(holes, fmt.Sprintf("%s partition %d ends at offset %d, the shard has applied up to %d", row.Topic, row.Number, log.End, row.Next))
+		}
+		p.Events += log.Stable - log.Start
+	}
+	gaps, err := r.gaps(ctx)
+	if err != nil {
+		return err
+	}
+	if holes = append(holes, gaps...); len(holes) > 0 {
+		p.Refused = &fault.Error{Code: codeHistory, Class: fault.Fatal,
+			What: fmt.Sprintf("the log does not hold all that shard %s was made from: rebuilt tables would lack rows", r.o.Shard),
+			Why:  strings.Join(holes, "\n"), Do: "restore the shard from a backup: the sink then goes on from where that stands"}
+	}
+	return nil
+}
+
+// gaps are the accepted gaps after which the log was another: it began again at a lower offset.
+func (r *Replay) gaps(ctx context.Context) (holes []string, err error) {
+	rows, err := r.db.QueryContext(ctx, "SELECT `topic`,`part`,`from_off`,`to_off` FROM `slotline_gap` WHERE `sink`=? AND `to_off`<=`from_off`", liveSink)
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var topic string
+		var part int32
+		var from, to int64
+		if err := rows.Scan(&topic, &part, &from, &to); err != nil {
+			return nil, r.wrap(err)
+		}
+		if slices.Contains(r.o.Config.Topics(), topic) {
+			holes = append(holes, fmt.Sprintf("%s partition %d went from offset %d back to %d by accept-gap: the log before is gone", topic, part, from, to))
+		}
+	}
+	return holes, r.wrap(rows.Err())
+}
