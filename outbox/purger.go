@@ -42,7 +42,7 @@ type purger struct {
 
 	anchor  knownRow // a row that was read: while it is there, the table is the one that was read
 	decided Purged   // a partition in which nothing can come any more, until it is dropped
-	tries   int      // statements in a row that waited for the lane table in vain
+	tries   int      // statements that waited for the lane table in vain, less those that did not
 }
 
 // Purged is a partition that was purged.
@@ -110,7 +110,7 @@ func (p *purger) ddl(ctx context.Context, statement string) error {
 	err := runDDL(ctx, p.db, p.lane, statement, ddlWait(p.tries))
 	switch {
 	case err == nil:
-		p.tries = 0
+		p.tries = max(0, p.tries-1) // the next one meets the same transactions
 	case errors.Is(err, errWaited):
 		p.tries++
 	}
