@@ -9,8 +9,11 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,7 +90,7 @@ type modelLife struct {
 // applied_off, in the end of all of it. SINK_MODEL_SEED repeats a run.
 func TestP4_SinkAgainstAModel(t *testing.T) {
 	const chunk = 50
-	first, runs, seen := rand.Uint64(), uint64(0), map[string]int{}
+	first, seen := rand.Uint64(), map[string]int{}
 	budget, least := time.Second, uint64(500)
 	if os.Getenv("SLOTLINE_SOAK") != "" {
 		budget = 2 * time.Minute
@@ -101,25 +104,39 @@ func TestP4_SinkAgainstAModel(t *testing.T) {
 		first, last = seed, 1
 	}
 	began := time.Now()
-	for !t.Failed() && runs < last && (runs < least || time.Since(began) < budget) {
-		synctest.Test(t, func(t *testing.T) { // pauses cost no time
-			m := newModel(t, seen)
-			defer m.close()
-			for range min(chunk, last) {
-				seed := first + runs
-				runs++
-				if m.run(seed); len(m.faulty) > 0 {
-					t.Errorf("SINK_MODEL_SEED=%d", seed)
-					for _, text := range m.faulty {
-						t.Error(text)
+	var mu sync.Mutex // of seen
+	var runs atomic.Uint64
+	t.Run("runs", func(t *testing.T) {
+		for worker := range min(uint64(runtime.GOMAXPROCS(0)), last) {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for !t.Failed() && runs.Load() < last && (runs.Load() < least || time.Since(began) < budget) {
+					here := map[string]int{}
+					synctest.Test(t, func(t *testing.T) { // pauses cost no time
+						m := newModel(t, here)
+						defer m.close()
+						for range min(chunk, last) {
+							seed := first + runs.Add(1) - 1
+							if m.run(seed); len(m.faulty) > 0 {
+								t.Errorf("SINK_MODEL_SEED=%d", seed)
+								for _, text := range m.faulty {
+									t.Error(text)
+								}
+								return
+							}
+						}
+					})
+					mu.Lock()
+					for what, n := range here {
+						seen[what] += n
 					}
-					return
+					mu.Unlock()
 				}
-			}
-		})
-	}
+			})
+		}
+	})
 	took := time.Since(began)
-	t.Logf("%d runs from seed %d, %.0f a second: %v", runs, first, float64(runs)/took.Seconds(), seen)
+	t.Logf("%d runs from seed %d, %.0f a second: %v", runs.Load(), first, float64(runs.Load())/took.Seconds(), seen)
 	if t.Failed() || last == 1 {
 		return
 	}
