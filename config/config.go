@@ -20,7 +20,7 @@ type Config struct {
 	Outbox  Outbox
 	Sinks   Sinks
 	Dead    DeadLetters
-	Rollups []*Rollup // in file order; kept in ClickHouse
+	Rollups []*Rollup // in file order; kept by each OLAP sink
 	Limits  Limits
 	HTTP    HTTP
 }

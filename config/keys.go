@@ -176,7 +176,7 @@ var keys = []keySpec{
 	{path: "dead_letters.halt_per_minute", kind: count, def: "1000", min: 1, max: 1e9,
 		meaning: "Past this many a minute it is a fault of a release, not of rows: the partition halts"},
 
-	{path: "rollups", kind: names, meaning: "Figures by tenant, day or month, and dimensions, kept in ClickHouse: [rollups](clickhouse-sink.md#rollups)"},
+	{path: "rollups", kind: names, meaning: "Figures by tenant, day or month, and dimensions, kept in ClickHouse and in Doris: [rollups](clickhouse-sink.md#rollups)"},
 	{path: "rollups.<rollup>", kind: section, meaning: "One rollup; it names a table and a view `<rollup>_now`"},
 	{path: "rollups.<rollup>.table", kind: scalar, required: true, example: "table: orders", meaning: "Its table, which has a tenant and a month"},
 	{path: "rollups.<rollup>.by", kind: listOf, meaning: "Columns that are its dimensions, besides the tenant, which is always one"},

@@ -36,8 +36,8 @@ func (l loader) rollups(e *entry, cfg *Config) (list []*Rollup) {
 	if !e.present() {
 		return nil
 	}
-	if cfg.Sinks.ClickHouse == nil {
-		l.add(codeConflict, "sinks.clickhouse, or no rollups", []*yaml.Node{e.key}, "rollups are kept in ClickHouse, and the file has no sinks.clickhouse")
+	if cfg.Sinks.ClickHouse == nil && cfg.Sinks.Doris == nil {
+		l.add(codeConflict, "sinks.clickhouse or sinks.doris, or no rollups", []*yaml.Node{e.key}, "rollups are kept in ClickHouse and in Doris, and the file has neither")
 	}
 	for _, re := range e.kids {
 		if r := l.rollup(re, cfg); r != nil {

@@ -40,6 +40,8 @@ func newDoris(t testing.TB) *dorisServer {
 	text := os.Getenv("SLOTLINE_TEST_DORIS")
 	if text == "" {
 		f := doristest.New(t)
+		my := harness.MySQL(t)
+		f.SelectBy(func(database string) *sql.DB { return my.Open(t, my.NewDatabase(t, database+"_doris")) })
 		return &dorisServer{fake: f, fe: f.FE(), queryPort: f.QueryPort(), user: doristest.User, password: doristest.Password}
 	}
 	u, err := url.Parse(text)
@@ -154,9 +156,9 @@ type dorisLine struct {
 }
 
 // newDorisLine makes the databases and applies the plan.
-func newDorisLine(t testing.TB, server *dorisServer) *dorisLine {
+func newDorisLine(t testing.TB, server *dorisServer, tables string) *dorisLine {
 	t.Helper()
-	l := &dorisLine{server: server, mysql: harness.MySQL(t), lease: 5 * time.Second, tables: olapTables,
+	l := &dorisLine{server: server, mysql: harness.MySQL(t), lease: 5 * time.Second, tables: tables,
 		shardLine: &shardLine{t: t, next: map[int32]int64{}, line: harness.Name(t)}}
 	l.stateHost = l.mysql.Addr
 	server.newDatabase(t, l.line)

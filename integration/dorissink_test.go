@@ -59,7 +59,7 @@ func TestP9_DorisSinkCrashAfterSend(t *testing.T) {
 			if forgotten && server.fake == nil {
 				t.Skip("a running Doris forgets labels in its own time")
 			}
-			l := newDorisLine(t, server)
+			l := newDorisLine(t, server, olapTables)
 			a, c := l.tenant(1), l.tenant(3)
 			october := item(a, 2, "october")
 			october[2] = moment(november.AddDate(0, -1, 0))
@@ -128,7 +128,7 @@ func TestP5_DorisSinkZombieLoadArrivesLate(t *testing.T) {
 	for _, forgotten := range []bool{false, true} {
 		t.Run(fmt.Sprintf("label forgotten %t", forgotten), func(t *testing.T) {
 			server := faulty(t)
-			l := newDorisLine(t, server)
+			l := newDorisLine(t, server, olapTables)
 			a := l.tenant(1)
 			log := []event.Message{l.message(1, "items", event.Upsert, 1, item(a, 1, "one")), l.message(1, "items", event.Upsert, 1, item(a, 2, "gone later"))}
 
@@ -194,7 +194,7 @@ func TestP5_DorisSinkZombieLoadArrivesLate(t *testing.T) {
 // P3: the state database comes back from an older backup: batches are cut anew and loaded again, under labels of their
 // own, and nothing changes.
 func TestP3_DorisSinkStateRestored(t *testing.T) {
-	l := newDorisLine(t, newDoris(t))
+	l := newDorisLine(t, newDoris(t), olapTables)
 	a := l.tenant(1)
 	o := l.takeOver(l.sink("first"))
 	log := []event.Message{l.message(1, "items", event.Upsert, 1, item(a, 1, "one")), l.message(1, "items", event.Upsert, 2, item(a, 1, "two")),
@@ -224,7 +224,7 @@ func TestP3_DorisSinkStateRestored(t *testing.T) {
 // A slow server slows the sink down and fills no memory: one batch waits, and the next is prepared.
 func TestP10_DorisSlowServerIsBackPressure(t *testing.T) {
 	server := faulty(t)
-	l := newDorisLine(t, server)
+	l := newDorisLine(t, server, olapTables)
 	a := l.tenant(1)
 	o := l.takeOver(l.sink("slow"))
 	release, held := make(chan struct{}), make(chan struct{}, 1)
@@ -290,7 +290,7 @@ func TestP10_DorisSlowServerIsBackPressure(t *testing.T) {
 // apply makes what is missing, once; a column that comes later is added and the view made anew; what it cannot mend it
 // says, and changes nothing.
 func TestDorisSinkApply(t *testing.T) {
-	l := newDorisLine(t, newDoris(t))
+	l := newDorisLine(t, newDoris(t), olapTables)
 	signs := func(changes []plan.Change) (text string) {
 		for _, c := range changes {
 			text += string(c.Sign) + c.What + " " + c.Note + "\n"

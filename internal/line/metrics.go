@@ -83,17 +83,16 @@ func (c rollupCollector) Collect(ch chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	lag, err := rollup.ReadLag(ctx, db, rollupSinkName, c.line.Config.Rollups)
-	if err != nil {
-		return
-	}
-	for d, v := range map[*prometheus.Desc]float64{rollupLag: lag.Oldest.Seconds(), rollupPairs: float64(lag.Pairs), rollupFills: float64(lag.Fills)} {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, rollupSinkName)
+	for _, sink := range c.line.olapSinks() {
+		lag, err := rollup.ReadLag(ctx, db, sink, c.line.Config.Rollups)
+		if err != nil {
+			continue
+		}
+		for d, v := range map[*prometheus.Desc]float64{rollupLag: lag.Oldest.Seconds(), rollupPairs: float64(lag.Pairs), rollupFills: float64(lag.Fills)} {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, sink)
+		}
 	}
 }
-
-// rollupSinkName is the sink that keeps rollups.
-const rollupSinkName = "clickhouse"
 
 // laneCollector exports what a relay knows of its lanes.
 type laneCollector struct{ relay *outbox.Relay }

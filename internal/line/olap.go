@@ -22,12 +22,8 @@ type olapSink interface {
 	Grants() []string
 	Find(ctx context.Context, t *event.Table, tenant, id string) (ver int64, err error)
 	Query(ctx context.Context, sql string, rowsMax int, columns func([]string) error, row func([]json.RawMessage) error) (more bool, err error)
+	Maintain(context.Context) // the rollups, until ctx ends
 	Close() error
-}
-
-// rollupSink is an OLAP sink that keeps rollups.
-type rollupSink interface {
-	Maintain(context.Context)
 }
 
 // olapSinks are the OLAP sinks that the file has.

@@ -80,7 +80,7 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 		memory: shareMemory(l.Config.Limits.MemoryBytesMax, names)}
 	backlogs := newBacklogCollector(l)
 	reg.MustRegister(backlogs, w.follow)
-	if parts.ClickHouse && len(l.Config.Rollups) > 0 {
+	if (parts.ClickHouse || parts.Doris) && len(l.Config.Rollups) > 0 {
 		reg.MustRegister(rollupCollector{l})
 	}
 
@@ -280,13 +280,11 @@ func (w *workers) olap(ctx context.Context, name string) error {
 				sink.SetLayout(now.layout)
 			}
 		})()
-		if keeper, ok := sink.(rollupSink); ok {
-			maintain, cancel := context.WithCancel(ctx)
-			var wg sync.WaitGroup
-			defer wg.Wait()
-			defer cancel()
-			wg.Go(func() { keeper.Maintain(maintain) }) // says itself what it cannot do
-		}
+		maintain, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		wg.Go(func() { sink.Maintain(maintain) }) // says itself what it cannot do
 		return w.consume(ctx, begin.config, sink, name)
 	})
 }

@@ -174,7 +174,7 @@ func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 			if err == nil && at.leases != "" {
 				s.alive, err = leaseOwners(ask, at.db, at.leases, at.sink)
 			}
-			if err == nil && at.sink == rollupSinkName && len(l.Config.Rollups) > 0 {
+			if err == nil && at.leases == intent.Table && len(l.Config.Rollups) > 0 {
 				var lag rollup.Lag
 				lag, err = rollup.ReadLag(ask, at.db, at.sink, l.Config.Rollups)
 				s.Rollups = &RollupStatus{LagSeconds: lag.Oldest.Seconds(), Pairs: lag.Pairs, Fills: lag.Fills}

@@ -99,6 +99,7 @@ func (o outcome) String() string {
 type verdict struct {
 	outcome outcome
 	err     *serverError // with repeat, tryOther, refused and failed
+	unseen  bool         // with loaded: perhaps readers do not see it yet
 }
 
 // serverError is an answer that is a refusal.
@@ -217,17 +218,17 @@ func decide(status int, body []byte, s sent) verdict {
 	case "Success", "Publish Timeout": // the latter is committed too, and will be visible
 		switch {
 		case a.Label != s.label:
-			return verdict{repeat, &serverError{fmt.Sprintf("the answer is of label %q, the load has %q", cut(a.Label), s.label), otherwise}}
+			return verdict{outcome: repeat, err: &serverError{fmt.Sprintf("the answer is of label %q, the load has %q", cut(a.Label), s.label), otherwise}}
 		case a.Loaded != int64(s.rows) || a.Filtered != 0:
 			k := known{class: fault.Fatal, meaning: "the server took fewer rows than were sent, though max_filter_ratio is 0",
 				do: "see the header that was altered on its way, and the backend's log; then restart the sink, which sends the batch again"}
-			return verdict{failed, &serverError{fmt.Sprintf("%s for %d of %d rows", a.Status, a.Loaded, s.rows), k}}
+			return verdict{outcome: failed, err: &serverError{fmt.Sprintf("%s for %d of %d rows", a.Status, a.Loaded, s.rows), k}}
 		}
-		return verdict{outcome: loaded}
+		return verdict{outcome: loaded, unseen: a.Status != "Success"}
 	case "Label Already Exists":
 		switch a.Existing {
 		case "FINISHED":
-			return verdict{outcome: loaded}
+			return verdict{outcome: loaded, unseen: true}
 		default: // RUNNING, PRECOMMITTED, or nothing where the server does not say
 			return verdict{outcome: ask}
 		}
@@ -244,7 +245,7 @@ func decideText(a *answer) verdict {
 			break
 		}
 	}
-	return verdict{outcomeOf(e.known.class), e}
+	return verdict{outcome: outcomeOf(e.known.class), err: e}
 }
 
 func outcomeOf(c fault.Class) outcome {
@@ -270,9 +271,9 @@ func decideStatus(status int, body []byte) verdict {
 		}
 	}
 	if o := outcomeOf(e.known.class); o != repeat {
-		return verdict{o, e}
+		return verdict{outcome: o, err: e}
 	}
-	return verdict{tryOther, e}
+	return verdict{outcome: tryOther, err: e}
 }
 
 // decideState says what the answer of get_load_state means for a load whose label was taken, or whose answer was lost.
@@ -285,10 +286,12 @@ func decideState(status int, body []byte) verdict {
 		return decideText(&a)
 	}
 	switch a.frontData {
-	case "VISIBLE", "COMMITTED":
+	case "VISIBLE":
 		return verdict{outcome: loaded}
+	case "COMMITTED":
+		return verdict{outcome: loaded, unseen: true}
 	case "ABORTED", "UNKNOWN": // free again, or forgotten
-		return verdict{repeat, &serverError{"an earlier load of the same label was aborted", otherwise}}
+		return verdict{outcome: repeat, err: &serverError{"an earlier load of the same label was aborted", otherwise}}
 	case "PREPARE", "PRECOMMITTED":
 		return verdict{outcome: ask}
 	}

@@ -62,12 +62,16 @@ func (p *prepared) apply(ctx context.Context) ([]event.Rejected, error) {
 		}
 		b.sent = true
 	}
-	return nil, o.group.Commit(ctx, i, p.ranges)
+	return nil, o.group.CommitTouched(ctx, i, p.ranges, p.touched.List())
 }
 
 // insert loads one block, and returns once the server has made it part of the table, or with the rows that it refuses.
 func (s *Sink) insert(ctx context.Context, b *block, label string) ([]badRow, error) {
 	res, v, err := s.loader.load(ctx, b.table, label, b.rows(), b.data)
+	if err == nil && v.unseen && len(b.table.Rollups) > 0 {
+		// What is marked must be seen by whoever reads the mark.
+		err = s.loader.waitVisible(ctx, label)
+	}
 	if err != nil || v.outcome != refused {
 		return nil, err
 	}

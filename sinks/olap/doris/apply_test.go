@@ -20,6 +20,7 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/sinks/olap/doris/doristest"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // scripted is a group whose answers a test chooses.
@@ -39,7 +40,7 @@ func (g *scripted) Begin(_ context.Context, ranges []event.Range, excluded []int
 	return &intent.Intent{Ranges: ranges, Excluded: excluded}, g.begin
 }
 
-func (g *scripted) Commit(_ context.Context, i *intent.Intent, ranges []event.Range) error {
+func (g *scripted) CommitTouched(_ context.Context, i *intent.Intent, ranges []event.Range, _ []rollup.Touched) error {
 	g.confirmed, g.ranges = i, ranges
 	return g.commit
 }

@@ -15,13 +15,17 @@ import (
 	"github.com/slotline/slotline/config"
 )
 
-// statementTimeout bounds a statement that reads or defines.
-const statementTimeout = time.Minute
+const (
+	// statementTimeout bounds a statement that reads or defines.
+	statementTimeout = time.Minute
+	// connections are enough for apply, the check of the tables and a person's query; each rollup has one more.
+	connections = 2
+)
 
 // openCatalog is a pool of the frontends' MySQL protocol. It does no I/O.
-func openCatalog(c *config.DorisSink) *sql.DB {
+func openCatalog(c *config.DorisSink, most int) *sql.DB {
 	db := sql.OpenDB(catalogConnector{c})
-	db.SetMaxOpenConns(2)
+	db.SetMaxOpenConns(most)
 	db.SetConnMaxIdleTime(45 * time.Second) // shorter than boxes on the way allow
 	return db
 }
@@ -45,7 +49,7 @@ func (k catalogConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		m := mysql.NewConfig()
 		m.Net, m.Addr = "tcp", net.JoinHostPort(name, strconv.Itoa(k.c.QueryPort))
 		m.User, m.Passwd, m.DBName = a.User, a.Password, a.Database
-		m.Timeout, m.ReadTimeout, m.WriteTimeout = dialTimeout, statementTimeout, statementTimeout
+		m.Timeout, m.ReadTimeout, m.WriteTimeout = dialTimeout, queryTimeout, statementTimeout // statements have shorter ones of their own
 		m.InterpolateParams = true
 		m.Logger = &mysql.NopLogger{} // what it would print comes back as an error
 		inner, err := mysql.NewConnector(m)

@@ -234,6 +234,29 @@ func (l *loader) waitForLabel(ctx context.Context, label string) (verdict, error
 	}
 }
 
+// waitVisible waits until readers see the load, or the statement, that has the label.
+func (l *loader) waitVisible(ctx context.Context, label string) error {
+	ctx, cancel := context.WithTimeout(ctx, stateWait)
+	defer cancel()
+	for {
+		v, err := l.state(ctx, label)
+		switch {
+		case err != nil:
+			return err
+		case v.outcome == loaded && !v.unseen:
+			return nil
+		case v.outcome != loaded && v.outcome != ask:
+			return v.err
+		}
+		select {
+		case <-ctx.Done():
+			return &serverError{"what was committed is not visible yet", known{class: otherwise.class,
+				meaning: "a backend is slow to publish", do: doNothing}}
+		case <-time.After(statePoll):
+		}
+	}
+}
+
 func (l *loader) state(ctx context.Context, label string) (verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()

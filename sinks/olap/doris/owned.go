@@ -7,6 +7,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // group is what a batch needs of the group's state; *intent.Group is one.
@@ -14,7 +15,7 @@ type group interface {
 	Positions() []event.Position
 	Pending() *intent.Intent
 	Begin(ctx context.Context, ranges []event.Range, excluded []intent.Excluded) (*intent.Intent, error)
-	Commit(ctx context.Context, i *intent.Intent, ranges []event.Range) error
+	CommitTouched(ctx context.Context, i *intent.Intent, ranges []event.Range, touched []rollup.Touched) error
 	Lost() <-chan struct{}
 	Release(ctx context.Context) error
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // Plan says what the state database and Doris lack of what the file wants, and how apply would mend it. Nothing is
@@ -55,6 +56,9 @@ func (s *Sink) Plan(ctx context.Context) ([]plan.Change, error) {
 			add(plan.Alter, "view "+viewName(t.Table), "ALTER VIEW", viewDDL(t.Table, "ALTER"))
 		}
 	}
+	s.planRollups(add, func(what string, do func(context.Context) error) {
+		changes = append(changes, plan.Change{Where: heading, Sign: plan.Create, What: what, Note: "filled by the sink", Do: do})
+	}, tables)
 	return changes, nil
 }
 
@@ -94,7 +98,13 @@ func (s *Sink) planState(ctx context.Context) ([]plan.Change, error) {
 		engine = "MariaDB"
 	}
 	version, _, _ = strings.Cut(version, "-")
-	return s.state.Plan(ctx, fmt.Sprintf("%s (%s %s)", s.statePlace, engine, version), s.Groups())
+	heading := fmt.Sprintf("%s (%s %s)", s.statePlace, engine, version)
+	changes, err := s.state.Plan(ctx, heading, s.Groups())
+	if err != nil {
+		return nil, err
+	}
+	rollups, err := rollup.Plan(ctx, s.stateDB, s.statePlace, s.name, heading, s.rollups)
+	return append(changes, rollups...), err
 }
 
 // version is the server's, as people say it: "2.1.7".

@@ -7,6 +7,7 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // prepared is one batch as blocks. It is used by one goroutine at a time.
@@ -14,6 +15,7 @@ type prepared struct {
 	owned    *owned
 	ranges   []event.Range
 	excluded []intent.Excluded
+	touched  rollup.Set
 	set      set // nil once it went back to owned
 	rejected []event.Rejected
 	rows     int
@@ -30,7 +32,7 @@ func (p *prepared) Size() (rows, bytes int) { return p.rows, p.bytes }
 // greatest version.
 func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 	layout := o.sink.layout.Load()
-	p := &prepared{owned: o, ranges: b.Ranges, excluded: intent.ExcludedOf(b), set: o.takeSet()}
+	p := &prepared{owned: o, ranges: b.Ranges, excluded: intent.ExcludedOf(b), set: o.takeSet(), touched: rollup.Set{}}
 	var left []intent.Excluded // by the owner that stored this batch
 	if pending := o.group.Pending(); pending != nil && pending.Covers(b.Ranges) {
 		left = pending.Excluded
@@ -51,6 +53,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 			continue
 		}
 		if e := &o.event; o.latest.IsNewer(b.Messages, i, e.Ver) {
+			p.touched.Add(o.sink.tables[e.Table].Base, &e.Row)
 			at := &p.set[e.Table]
 			at.data = at.table.encoder.append(at.data, &e.Row, e.Ver)
 			at.ends, at.messages = append(at.ends, len(at.data)), append(at.messages, int32(i))

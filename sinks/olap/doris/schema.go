@@ -26,6 +26,9 @@ func (s *Sink) readSchema(ctx context.Context) (map[string]*physical, error) {
 	for _, t := range s.tables {
 		names = append(names, text(t.Name), text(viewName(t.Table)))
 	}
+	for _, r := range s.rollups {
+		names = append(names, text(r.Name), text(r.Name+viewSuffix))
+	}
 	found, err := s.rows(ctx, "SELECT TABLE_NAME, TABLE_TYPE, TABLE_COMMENT FROM information_schema.tables WHERE TABLE_SCHEMA = "+
 		text(s.dsn.Database())+" AND TABLE_NAME IN ("+strings.Join(names, ", ")+")", 3)
 	if err != nil {

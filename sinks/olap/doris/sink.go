@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
@@ -16,6 +17,7 @@ import (
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // codec is the format of the rows that are made of events. It is stored with each intent.
@@ -43,6 +45,9 @@ type Sink struct {
 	batchBytes  int64
 	replication int
 	tables      []*table
+	rollups     []*config.Rollup
+	owner       string
+	leaseTime   time.Duration
 	rules       *intake.Rules
 	state       *intent.State
 	stateDB     *sql.DB
@@ -58,7 +63,7 @@ type Sink struct {
 
 // table is a table of the file with what its loads need.
 type table struct {
-	*event.Table
+	*rollup.Base
 	encoder encoder
 	columns string // the header of that name
 }
@@ -87,17 +92,18 @@ func New(o Options) (*Sink, error) {
 		for _, c := range physicalColumns(t) {
 			names = append(names, c.name)
 		}
-		s.tables = append(s.tables, &table{t, newEncoder(t), identList(names)})
+		s.tables = append(s.tables, &table{rollup.BaseOf(t, o.Config.Rollups), newEncoder(t), identList(names)})
 	}
+	s.rollups, s.owner, s.leaseTime = o.Config.Rollups, owner, o.Config.Outbox.LeaseTime
 	place := o.Config.Sinks.State.Place()
 	s.statePlace = "state " + place
 	if o.Config.Sinks.State.Key() == o.Config.Outbox.DSN.Key() {
 		s.statePlace = "outbox " + place
 	}
 	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
-		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec})
+		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec, Rollups: rollup.Digest(s.rollups)})
 	s.loader = newLoader(c, log)
-	s.catalog = openCatalog(c)
+	s.catalog = openCatalog(c, connections+len(s.rollups))
 	s.SetLayout(o.Layout)
 	return s, nil
 }

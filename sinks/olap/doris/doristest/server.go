@@ -2,6 +2,7 @@ package doristest
 
 import (
 	"crypto/sha1"
+	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
@@ -33,6 +34,7 @@ type Server struct {
 	logs      map[string]string // error logs
 	statement int               // statements that define something
 	conns     map[net.Conn]bool // of the MySQL protocol
+	open      func(database string) *sql.DB
 	closed    bool
 }
 
@@ -83,6 +85,7 @@ type database struct {
 	tables map[string]*table
 	views  map[string]*view
 	txns   []*txn
+	engine *engine // nil until a SELECT needs it
 }
 
 type txn struct {

@@ -10,6 +10,7 @@ import (
 // result is what a statement returns: rows, or nothing.
 type result struct {
 	columns []string
+	types   []byte // of the protocol; without them all are texts
 	rows    []row
 }
 
@@ -40,6 +41,9 @@ var (
 
 // run runs one statement in a database.
 func (s *Server) run(db, statement string) (result, error) {
+	if m := insertSelect.FindStringSubmatch(statement); m != nil {
+		return s.insert(db, m)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.databases[db]
@@ -67,6 +71,14 @@ func (s *Server) run(db, statement string) (result, error) {
 			v.columns = append(v.columns, strings.Trim(name, "` "))
 		}
 		d.views[v.name] = v
+		return result{}, nil
+	}
+	if m := makeJoin.FindStringSubmatch(statement); m != nil {
+		s.statement++
+		if d.views[m[1]] != nil {
+			return result{}, detail("Table '%s' already exists", m[1])
+		}
+		d.views[m[1]] = joinView(m)
 		return result{}, nil
 	}
 	if m := readTables.FindStringSubmatch(statement); m != nil {
@@ -98,13 +110,16 @@ func (s *Server) run(db, statement string) (result, error) {
 		}
 		return r, nil
 	}
-	if m := readRows.FindStringSubmatch(statement); m != nil {
+	if m := readRows.FindStringSubmatch(statement); m != nil && (d.views[m[2]] == nil || !d.views[m[2]].join) {
 		return d.read(strings.Split(m[1], ","), m[2], m[3])
 	}
 	if statement == "SELECT @@version_comment" {
 		r := result{columns: []string{"@@version_comment"}}
 		r.add("Doris version " + Version)
 		return r, nil
+	}
+	if selects.MatchString(statement) {
+		return s.selectLocked(db, d, statement)
 	}
 	return result{}, detail("Syntax error: %.200s", statement)
 }
@@ -173,6 +188,7 @@ func (d *database) addColumn(name, def string) error {
 	case !c.nullable && c.standard == nil:
 		return detail("Column[%s] is not nullable and has no default", c.name)
 	}
+	t.changes++
 	t.columns = append(t.columns, c)
 	for key, r := range t.rows {
 		t.rows[key] = append(r, c.standard)
@@ -186,6 +202,7 @@ func (d *database) changeColumn(name, def string, drop bool) error {
 	if t == nil {
 		return detail("Unknown table '%s'", name)
 	}
+	t.changes++
 	if drop {
 		i := t.index(def)
 		if i < 0 {

@@ -22,6 +22,7 @@ type table struct {
 	sequence              int
 	partition             int // column; -1 without
 	rows                  map[string]row
+	changes               int // of rows or columns, so far
 }
 
 type column struct {
@@ -36,6 +37,7 @@ type column struct {
 type view struct {
 	name, create, table, where string
 	columns                    []string
+	join                       bool // of a table with itself: carried out by the engine
 }
 
 // refuse is an error in Doris's own words.
@@ -210,6 +212,7 @@ func (c *column) cast(v any) (string, error) {
 
 // apply makes rows visible: by key, a lower sequence is dropped, an equal one replaces.
 func (t *table) apply(rows []row) {
+	t.changes++
 	for _, r := range rows {
 		var key strings.Builder
 		for _, k := range t.keys {

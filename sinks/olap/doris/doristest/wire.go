@@ -25,6 +25,8 @@ const (
 	autocommit   = 0x2
 	utf8mb4      = 45
 	varString    = 253
+	bigint       = 8
+	double       = 5
 )
 
 // serveQueries accepts clients until the listener is closed.
@@ -158,12 +160,16 @@ func (c *session) query(statement string) error {
 	if err := c.write([]byte{byte(len(r.columns))}); err != nil {
 		return err
 	}
-	for _, name := range r.columns {
+	for i, name := range r.columns {
+		typ := byte(varString)
+		if r.types != nil {
+			typ = r.types[i]
+		}
 		p := lenText(nil, "def")
 		for _, text := range []string{"", "", "", name, name} {
 			p = lenText(p, text)
 		}
-		p = append(p, 12, utf8mb4, 0, 0xff, 0xff, 0, 0, varString, 0, 0, 0, 0, 0)
+		p = append(p, 12, utf8mb4, 0, 0xff, 0xff, 0, 0, typ, 0, 0, 0, 0, 0)
 		if err := c.write(p); err != nil {
 			return err
 		}

@@ -1,0 +1,262 @@
+package doristest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// This file has what needs an SQL engine carried out by one: the rows are copied there before each statement, into
+// tables of the same columns, and the views are made there by the statements that made them here.
+
+// engine is a database in which SELECTs are carried out.
+type engine struct {
+	db     *sql.DB
+	copied map[string]int // of each table, its changes when it was copied
+	views  map[string]string
+}
+
+// SelectBy has every SELECT that the server does not know itself, and the SELECT of an INSERT, carried out by a MySQL:
+// open is asked once for each database, and gives an empty one there. Without it they are refused.
+func (s *Server) SelectBy(open func(database string) *sql.DB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = open
+}
+
+var (
+	selects      = regexp.MustCompile(`(?is)^\s*(SELECT|WITH)\s`)
+	insertSelect = regexp.MustCompile("(?s)^INSERT INTO `([^`]+)` WITH LABEL `([^`]+)` \\(([^)]*)\\)\n(SELECT .*)$")
+	makeJoin     = regexp.MustCompile("(?s)^CREATE VIEW `([^`]+)` AS\n(SELECT [^\n]*)\nFROM `([^`]+)` r JOIN .*$")
+	joinColumn   = regexp.MustCompile("AS `([^`]+)`")
+)
+
+const selectTimeout = time.Minute
+
+// typeIn is a column's type in the engine.
+func (c *column) typeIn() string {
+	const exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"
+	switch base, _, _ := strings.Cut(c.typ, "("); base {
+	case "boolean":
+		return "tinyint"
+	case "largeint":
+		return "decimal(39,0)"
+	case "string":
+		return "longtext" + exact
+	case "varchar":
+		if c.bytes > 1000 {
+			return "longtext" + exact
+		}
+		return c.typ + exact
+	}
+	return c.typ
+}
+
+// selectLocked carries out a SELECT.
+func (s *Server) selectLocked(name string, d *database, statement string) (result, error) {
+	if s.open == nil {
+		return result{}, detail("Syntax error: %.200s", statement)
+	}
+	if d.engine == nil {
+		d.engine = &engine{db: s.open(name), copied: map[string]int{}, views: map[string]string{}}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), selectTimeout)
+	defer cancel()
+	r, err := d.engine.run(ctx, d, statement)
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		err = detail("%s", e.Message)
+	}
+	return r, err
+}
+
+func (e *engine) run(ctx context.Context, d *database, statement string) (result, error) {
+	for _, t := range d.tables {
+		if err := e.copy(ctx, t); err != nil {
+			return result{}, err
+		}
+	}
+	for _, v := range d.views {
+		if e.views[v.name] == v.create {
+			continue
+		}
+		_, body, _ := strings.Cut(v.create, " AS\n")
+		if _, err := e.db.ExecContext(ctx, "CREATE OR REPLACE VIEW `"+v.name+"` AS\n"+body); err != nil {
+			return result{}, err
+		}
+		e.views[v.name] = v.create
+	}
+	rows, err := e.db.QueryContext(ctx, statement)
+	if err != nil {
+		return result{}, err
+	}
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return result{}, err
+	}
+	var r result
+	for _, t := range types {
+		r.columns = append(r.columns, t.Name())
+		typ := byte(varString)
+		switch strings.TrimPrefix(t.DatabaseTypeName(), "UNSIGNED ") {
+		case "TINYINT", "SMALLINT", "INT", "BIGINT":
+			typ = bigint
+		case "DOUBLE":
+			typ = double
+		}
+		r.types = append(r.types, typ)
+	}
+	for rows.Next() {
+		fields, into := make([]any, len(types)), make([]any, len(types))
+		for i := range fields {
+			into[i] = &fields[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return r, err
+		}
+		values := make(row, len(fields))
+		for i := range fields {
+			if fields[i] != nil {
+				text := textOf(fields[i], types[i].DatabaseTypeName())
+				values[i] = &text
+			}
+		}
+		r.rows = append(r.rows, values)
+	}
+	return r, rows.Err()
+}
+
+// textOf is a value as the protocol sends it. The driver may have made a time of a date.
+func textOf(v any, typ string) string {
+	switch v := v.(type) {
+	case []byte:
+		return string(v)
+	case time.Time:
+		if typ == "DATE" {
+			return v.Format(time.DateOnly)
+		}
+		return v.Format("2006-01-02 15:04:05.000000")
+	}
+	return fmt.Sprint(v)
+}
+
+// copy brings a table of the engine up to date.
+func (e *engine) copy(ctx context.Context, t *table) error {
+	if at, there := e.copied[t.name]; there && at == t.changes {
+		return nil
+	}
+	var defs []string
+	for i := range t.columns {
+		defs = append(defs, "`"+t.columns[i].name+"` "+t.columns[i].typeIn())
+	}
+	for _, statement := range []string{"DROP TABLE IF EXISTS `" + t.name + "`", "CREATE TABLE `" + t.name + "` (" + strings.Join(defs, ", ") + ")"} {
+		if _, err := e.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	var all []row
+	for _, r := range t.rows {
+		all = append(all, r)
+	}
+	for part := range slices.Chunk(all, 200) {
+		var args []any
+		for _, r := range part {
+			for _, v := range r {
+				args = append(args, v)
+			}
+		}
+		one := "(" + strings.TrimSuffix(strings.Repeat("?,", len(t.columns)), ",") + ")"
+		if _, err := e.db.ExecContext(ctx, "INSERT INTO `"+t.name+"` VALUES "+strings.TrimSuffix(strings.Repeat(one+",", len(part)), ","), args...); err != nil {
+			return err
+		}
+	}
+	e.copied[t.name] = t.changes
+	return nil
+}
+
+// insert carries out INSERT INTO … WITH LABEL … SELECT …: all of its rows become visible, or none.
+func (s *Server) insert(db string, m []string) (result, error) {
+	s.mu.Lock()
+	ask := s.fault
+	s.mu.Unlock()
+	var fault Fault
+	if ask != nil {
+		fault = ask(Load{Label: m[2], Table: m[1], Try: 1})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.databases[db]
+	t := d.tables[m[1]]
+	switch {
+	case t == nil:
+		return result{}, detail("Unknown table '%s'", m[1])
+	case !labelPattern.MatchString(m[2]):
+		return result{}, detail("Label format error. regex: %s, label: %s", labelPattern, m[2])
+	case fault.Fail != "":
+		return result{}, detail("%s", fault.Fail)
+	}
+	for _, x := range d.txns {
+		if x.label == m[2] && x.state != aborted {
+			return result{}, detail("Label [%s] has already been used, relate to txn [%d]", m[2], x.id)
+		}
+	}
+	columns, err := t.plan(m[3])
+	if err != nil {
+		return result{}, detail("%v", err)
+	}
+	selected, err := s.selectLocked(db, d, m[4])
+	if err != nil {
+		return result{}, err
+	}
+	var rows []row
+	for _, values := range selected.rows {
+		r := make(row, len(t.columns))
+		for i, at := range columns {
+			c := &t.columns[at]
+			if values[i] == nil {
+				if !c.nullable {
+					return result{}, detail("column(%s) values is null while columns is not nullable", c.name)
+				}
+				continue
+			}
+			text, err := c.cast(*values[i])
+			if err != nil {
+				return result{}, detail("Insert has filtered data in strict mode: column(%s) %v", c.name, err)
+			}
+			r[at] = &text
+		}
+		rows = append(rows, r)
+	}
+	s.next++
+	x := &txn{id: s.next, label: m[2], state: visible}
+	d.txns = append(d.txns, x)
+	if fault.PublishTimeout == nil {
+		t.apply(rows)
+		return result{}, nil
+	}
+	x.state = committed
+	go func() { // ends when the test closes the channel
+		<-fault.PublishTimeout
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		x.state = visible
+		t.apply(rows)
+	}()
+	return result{}, nil
+}
+
+// joinView is the view of a rollup.
+func joinView(m []string) *view {
+	v := &view{name: m[1], create: m[0], table: m[3], join: true}
+	for _, c := range joinColumn.FindAllStringSubmatch(m[2], -1) {
+		v.columns = append(v.columns, c[1])
+	}
+	return v
+}
