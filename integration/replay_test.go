@@ -147,8 +147,9 @@ func (w *wholeLine) replaying(t *testing.T, args ...string) (p *harness.Process,
 // A shard is rebuilt while events keep coming: what was harmed by hand is named, and healed by the swap; readers see
 // nothing of it; accepted, nothing of the job is left.
 func TestP11_RebuildWhileItServes(t *testing.T) {
+	t.Parallel()
 	w := newLine(t, sharedServers(t), "")
-	flights, want := replayFlights(t, 40, 2)
+	flights, want := replayFlights(t, 100, 2)
 	run := w.start(t, "run")
 	w.emit(t, flights[0], 1)
 	w.waitDrained(t, time.Minute)

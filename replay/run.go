@@ -57,7 +57,7 @@ type Replay struct {
 
 const (
 	// leaseTTL is how long another process waits for one that died.
-	leaseTTL = 10 * time.Second
+	leaseTTL = 5 * time.Second
 	// longReadTimeout bounds one statement on large tables.
 	longReadTimeout = 10 * time.Minute
 )

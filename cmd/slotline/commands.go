@@ -29,17 +29,23 @@ type options struct {
 	logFormat string
 }
 
-func (o *options) logger() *slog.Logger {
+func (o *options) logger(level slog.Level) *slog.Logger {
+	h := &slog.HandlerOptions{Level: level}
 	if o.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, nil))
+		return slog.New(slog.NewJSONHandler(os.Stderr, h))
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	return slog.New(slog.NewTextHandler(os.Stderr, h))
 }
 
 // outputsAnnotation names the formats of a command that has others than "table json yaml".
 const outputsAnnotation = "outputs"
 
-func (o *options) open() (*line.Line, error) { return line.Open(o.file, o.logger()) }
+func (o *options) open() (*line.Line, error) { return line.Open(o.file, o.logger(slog.LevelInfo)) }
+
+// openQuiet is open for a command that says itself how far it is.
+func (o *options) openQuiet() (*line.Line, error) {
+	return line.Open(o.file, o.logger(slog.LevelWarn))
+}
 
 func rootCommand() *cobra.Command {
 	o := &options{}

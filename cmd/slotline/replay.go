@@ -80,7 +80,7 @@ func replayPlanCommand(o *options) *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			l, err := o.open()
+			l, err := o.openQuiet()
 			if err != nil {
 				return err
 			}
@@ -149,7 +149,7 @@ both work without it. --detach ends after the swap.`,
 			if err := f.check(); err != nil {
 				return err
 			}
-			l, err := o.open()
+			l, err := o.openQuiet()
 			if err != nil {
 				return err
 			}
@@ -191,7 +191,7 @@ both work without it. --detach ends after the swap.`,
 func replayResumeCommand(o *options) *cobra.Command {
 	rf := &runFlags{}
 	cmd := &cobra.Command{Use: "resume JOB", Args: cobra.ExactArgs(1), Short: "Carry a job on from where it stopped",
-		Long: "A process that died keeps its job for another ten seconds.",
+		Long: "A process that died keeps its job for another five seconds.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := newLines(os.Stderr)
 			return withJob(cmd, o, args[0], rf.options(cmd, out.say), func(_ context.Context, r *replay.Replay) error {
@@ -206,7 +206,7 @@ func replayStatusCommand(o *options) *cobra.Command {
 	return &cobra.Command{Use: "status", Args: cobra.NoArgs, Short: "Jobs of all shards, and what comes next",
 		Long: "Exit status: 1 when a shard could not be asked.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := o.open()
+			l, err := o.openQuiet()
 			if err != nil {
 				return err
 			}
@@ -227,7 +227,7 @@ func replayStatusCommand(o *options) *cobra.Command {
 
 // withJob opens the shard that has a job.
 func withJob(cmd *cobra.Command, o *options, job string, ro replay.Options, do func(context.Context, *replay.Replay) error) error {
-	l, err := o.open()
+	l, err := o.openQuiet()
 	if err != nil {
 		return err
 	}

@@ -119,7 +119,7 @@ func (p ReplayPlan) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "  source  %d partitions, %d events of all their shards and tables, %s\n", p.Partitions, p.Events, state)
 	fmt.Fprintf(w, "  space   %s more on the shard's server until accept\n", size(p.Bytes))
 	fmt.Fprintf(w, "  time    about %s, %s%s\n", short(p.About()), limit, yields)
-	fmt.Fprintf(w, "  swap    one RENAME of %d tables; who reads or writes them waits, some 10 ms for each table\n", p.Physical)
+	fmt.Fprintf(w, "  swap    one RENAME of %d tables; who reads or writes them waits, 5 to 80 ms for each table, as fast as the disk is\n", p.Physical)
 	for _, n := range p.Notes {
 		fmt.Fprintf(w, "  !       %s\n", n)
 	}

@@ -1,0 +1,204 @@
+package integration
+
+import (
+	"database/sql"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slotline/slotline/integration/harness"
+)
+
+// replayCommand runs a command of slotline replay to its end, whatever its exit status.
+func (w *wholeLine) replayCommand(t *testing.T, args ...string) harness.Result {
+	t.Helper()
+	return harness.Command{Args: append([]string{"-c", w.file, "replay"}, args...), Name: "replay-" + args[0]}.Run(t, time.Minute)
+}
+
+// One table is rebuilt and another is not, while events keep coming; more events come after the swap, and then it is
+// undone: nothing is lost or repeated in either table.
+func TestP11_UndoAfterFurtherEvents(t *testing.T) {
+	harness.Proof(t)
+	w := newLine(t, sharedServers(t), "")
+	flights, want := replayFlights(t, 60, 3)
+	run := w.start(t, "run")
+	w.emit(t, flights[0], 1)
+	w.waitDrained(t, time.Minute)
+
+	if r := w.replayCommand(t, "plan", "--shard", "s1", "--tables", "flights"); r.Code != 0 || !strings.Contains(r.Stdout, "complete from offset 0") {
+		t.Errorf("plan ends with %d:\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	// Nobody says yes: the end of input is a no.
+	if r := w.replayCommand(t, "rebuild", "--shard", "s1"); r.Code != 1 || !strings.Contains(r.Stderr, "Nothing was changed.") {
+		t.Errorf("rebuild that nobody confirmed ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	if r := w.replayCommand(t, "rebuild", "--shard", "s1", "--tables", "boats"); r.Code != 2 || !strings.Contains(r.Stderr, "SL7504") {
+		t.Errorf("rebuild of no table ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	stop := watch(t, w.shards["s1"], w.monthTables(t, w.shards["s1"], "flights"))
+	var emitting sync.WaitGroup
+	emitting.Go(func() { w.emit(t, flights[1], 2) })
+	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--tables", "flights", "--yes", "--detach")
+	if r := p.Wait(t, time.Minute); r.Code != 0 {
+		t.Fatalf("rebuild ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	t.Logf("%s", p.Stderr())
+	emitting.Wait()
+	w.emit(t, flights[2], 3)
+	if r := w.replayCommand(t, "rebuild", "--shard", "s1", "--tables", "flights", "--yes"); r.Code != 2 || !strings.Contains(r.Stderr, "SL7505") {
+		t.Errorf("a second job for the same table ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	if r := w.replayCommand(t, "abort", job); r.Code != 2 || !strings.Contains(r.Stderr, "SL7507") {
+		t.Errorf("abort after the swap ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	if out := w.run(t, 0, "replay", "status"); !strings.Contains(out, job) || !strings.Contains(out, "accept | undo") {
+		t.Errorf("status:\n%s", out)
+	}
+	r := w.replayCommand(t, "undo", job)
+	if r.Code != 0 {
+		t.Fatalf("undo ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	t.Logf("%s", r.Stderr)
+	stop()
+	w.waitDrained(t, time.Minute)
+	run.Stop(t, time.Minute)
+	compare(t, "shards after undo", w.shardFigures(t), want)
+	w.checkPlaces(t)
+	w.nothingLeft(t, job)
+	if out := w.run(t, 0, "replay", "status", "-o", "json"); !strings.Contains(out, `"stage": "undone"`) {
+		t.Errorf("status:\n%s", out)
+	}
+}
+
+// A job is killed at each stage and goes on in another process; the swap waits for who reads a table; the job's first
+// process and a sink sleep through the swap, and change nothing when they wake.
+func TestP11_KilledAtEveryStage(t *testing.T) {
+	harness.Proof(t)
+	w := newLine(t, sharedServers(t), "")
+	flights, want := replayFlights(t, 60, 2)
+	relay := w.start(t, "relay")
+	sink := w.start(t, "sink", "mysql")
+	w.emit(t, flights[0], 1)
+	w.waitShards(t)
+	db := w.shards["s1"]
+
+	var emitting sync.WaitGroup
+	emitting.Go(func() { w.emit(t, flights[1], 2) })
+	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--rate", "3000", "--yield-above", "0", "--yes")
+	p.Kill(t) // in shadow, or as replay begins
+	again := func(until string) *harness.Process {
+		t.Helper()
+		p := w.start(t, "replay", "resume", job, "--yes")
+		p.WaitOutput(t, until, time.Minute)
+		return p
+	}
+	again("replay   [").Kill(t)
+	sleeper := again("replay   [")
+	sleeper.Signal(t, syscall.SIGSTOP)
+
+	// From now on somebody reads a table of the shard: the swap cannot have its lock.
+	reader := holdTable(t, db, "flights_201304")
+	p = again("verify ")
+	if r := w.replayCommand(t, "resume", job, "--yes"); r.Code != 1 || !strings.Contains(r.Stderr, "SL7001") {
+		t.Errorf("a second process with the job ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	until(t, "the job is at its swap", time.Minute, func() bool {
+		return count(t, db, "SELECT COUNT(*) FROM slotline_job WHERE job=? AND stage='swap'", job) == 1
+	})
+	p.Kill(t)
+	p = again("has caught up")
+	until(t, "the job is at its swap again", time.Minute, func() bool {
+		return count(t, db, "SELECT COUNT(*) FROM slotline_job WHERE job=? AND stage='swap' AND lease_until>UTC_TIMESTAMP(6)", job) == 1
+	})
+	emitting.Wait()
+	sink.Signal(t, syscall.SIGSTOP)
+	reader()
+	p.WaitOutput(t, "observe ", time.Minute)
+	text := p.Stderr()
+	p.Kill(t)
+	t.Logf("%s", text)
+	sink.Signal(t, syscall.SIGCONT)
+	sleeper.Signal(t, syscall.SIGCONT)
+	if r := sleeper.Wait(t, time.Minute); r.Code != 1 {
+		t.Errorf("the job's process that slept through the swap ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	p = again("observe ")
+	w.waitShards(t)
+	p.Signal(t, syscall.SIGTERM)
+	if r := p.Wait(t, time.Minute); r.Code != 0 {
+		t.Errorf("the observer ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	w.run(t, 0, "replay", "accept", job)
+	relay.Stop(t, time.Minute)
+	sink.Stop(t, time.Minute)
+	compare(t, "shards", w.shardFigures(t), want)
+	w.checkPlaces(t)
+	w.nothingLeft(t, job)
+}
+
+// A job is paused, resumed and aborted: nothing of it is left, and no reader or sink has noticed.
+func TestReplayPauseAndAbort(t *testing.T) {
+	harness.Proof(t)
+	w := newLine(t, sharedServers(t), "")
+	flights, want := replayFlights(t, 80, 1)
+	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
+	w.emit(t, flights[0], 1)
+	w.waitShards(t)
+	p, job := w.replaying(t, "rebuild", "--shard", "s2", "--rate", "500", "--yes")
+	w.run(t, 0, "replay", "pause", job)
+	if r := p.Wait(t, time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, "paused") {
+		t.Errorf("a paused job ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	p = w.start(t, "replay", "resume", job, "--yes")
+	p.WaitOutput(t, "replay ", time.Minute)
+	w.run(t, 0, "replay", "abort", job)
+	if r := p.Wait(t, time.Minute); r.Code != 0 {
+		t.Errorf("the process of an aborted job ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	w.nothingLeft(t, job)
+	if r := w.replayCommand(t, "resume", job); r.Code != 2 || !strings.Contains(r.Stderr, "SL7507") {
+		t.Errorf("resume of an aborted job ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	if r := w.replayCommand(t, "resume", "rb0000x"); r.Code != 2 || !strings.Contains(r.Stderr, "SL7506") {
+		t.Errorf("resume of no job ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	relay.Stop(t, time.Minute)
+	sink.Stop(t, time.Minute)
+	compare(t, "shards", w.shardFigures(t), want)
+}
+
+// holdTable reads a table in a transaction that stays open, and with it the table's lock, until it is ended.
+func holdTable(t *testing.T, db *sql.DB, table string) (end func()) {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := tx.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = tx.Rollback() }
+}
+
+// waitShards waits until the outbox is published and the shards have applied all of it, twice in a row.
+func (w *wholeLine) waitShards(t *testing.T) {
+	t.Helper()
+	quiet := 0
+	until(t, "the shards are drained", time.Minute, func() bool {
+		s := w.status(t)
+		busy := len(s.Lanes) == 0
+		for _, l := range s.Lanes {
+			busy = busy || l.Backlog > 0
+		}
+		for _, k := range s.Sinks {
+			busy = busy || strings.HasPrefix(k.Name, "mysql/") && k.Lag > 0
+		}
+		if quiet++; busy {
+			quiet = 0
+		}
+		return quiet == 2
+	})
+}
