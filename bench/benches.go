@@ -15,5 +15,7 @@ var benches = []benchmark{
 	{"mysql_text_update", "the same for rows that are there", mysqlTextUpdate},
 	{"mysql_staging_insert", "new rows by LOAD DATA LOCAL; bare: prebuilt statements of 1000 rows, one a transaction", mysqlStagingInsert},
 	{"mysql_staging_update", "the same for rows that are there", mysqlStagingUpdate},
+	{"mysql_hot_entity", "updates, half of them of one entity; bare: rows at random, by the same sink", mysqlHotEntity},
+	{"mysql_two_shards", "new rows to two shards on two servers; bare: to one, by the same sink", mysqlTwoShards},
 	{"clickhouse_insert", "rows from Kafka to ClickHouse; bare: prebuilt blocks", clickhouseInsert},
 }

@@ -33,19 +33,29 @@ type testLine struct {
 
 // newLine makes the servers ready and applies the file. tables and what follows are keys of slotline.yaml, written out.
 func (b *bench) newLine(outboxKeys, tables string, more ...string) *testLine {
+	return b.newLineOn(nil, outboxKeys, tables, more...)
+}
+
+// newLineOn is newLine with a second shard, on another server, unless second is nil.
+func (b *bench) newLineOn(second *harness.MySQLServer, outboxKeys, tables string, more ...string) *testLine {
 	k, m := harness.Kafka(b), harness.MySQL(b)
 	m.MakeDurable(b)
 	name := harness.Name(b)
 	k.Topics(b, name)
 	m.NewDatabase(b, name)
 	m.NewDatabase(b, name+"_s1")
+	shards := fmt.Sprintf("s1: { dsn: %q, slots: 0-1023 }", m.URL(name+"_s1"))
+	if second != nil {
+		second.NewDatabase(b, name+"_s2")
+		shards = fmt.Sprintf("s1: { dsn: %q, slots: 0-511 }, s2: { dsn: %q, slots: 512-1023 }", m.URL(name+"_s1"), second.URL(name+"_s2"))
+	}
 	cfg, err := config.Parse("slotline.yaml", []byte(fmt.Sprintf(`line: %s
 kafka: { brokers: [%s], partitions: %d, replication: 1 }
 outbox: { dsn: %q%s }
-shards: { s1: { dsn: %q, slots: 0-1023 } }
+shards: { %s }
 %s
 %s
-`, name, strings.Join(k.Brokers, ", "), partitions, m.URL(name), outboxKeys, m.URL(name+"_s1"), tables, strings.Join(more, "\n"))))
+`, name, strings.Join(k.Brokers, ", "), partitions, m.URL(name), outboxKeys, shards, tables, strings.Join(more, "\n"))))
 	if err != nil {
 		b.Fatal(err)
 	}

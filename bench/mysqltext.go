@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/slotline/slotline/integration/harness"
 	"github.com/slotline/slotline/sinks/mysql"
 )
 
@@ -84,8 +85,11 @@ func mysqlUpdate(b *bench, shape mysqlShape) []Result {
 	return []Result{summarize(shape.name+"_update", "rows/s", rounds, m.note(fmt.Sprintf("rows at random of %d", len(all)), rounds))}
 }
 
-func (b *bench) newMySQLBench(shape mysqlShape) *mysqlBench {
-	l := b.newLine("", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s } }", shape.transaction))
+func (b *bench) newMySQLBench(shape mysqlShape) *mysqlBench { return b.newMySQLBenchOn(shape, nil) }
+
+// newMySQLBenchOn has the second half of the slots on a second server, unless that is nil.
+func (b *bench) newMySQLBenchOn(shape mysqlShape, second *harness.MySQLServer) *mysqlBench {
+	l := b.newLineOn(second, "", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s } }", shape.transaction))
 	m := &mysqlBench{testLine: l, shape: shape, db: l.shard(partitions), client: l.client(), carriers: l.tenants(carriersPerPart), version: 1}
 	var err error
 	if m.sink, err = mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: "bench", Logger: l.log, StagingRows: shape.stagingRows}); err != nil {
@@ -129,14 +133,7 @@ func (m *mysqlBench) updates(all []flight) []flight {
 // prepare publishes the round's rows, and writes the bare loop's statements for the same rows in the same transactions,
 // sorted by primary key as the sink sorts: the loop gets all that costs it nothing at run time.
 func (m *mysqlBench) prepare() {
-	byPartition := make([][]flight, partitions)
-	record := m.flightRecord()
-	m.produceAll(m.client, len(m.rows), func(i int) *kgo.Record {
-		r := record(&m.rows[i])
-		byPartition[r.Partition] = append(byPartition[r.Partition], m.rows[i])
-		return r
-	})
-	m.produced += len(m.rows)
+	byPartition := m.publish()
 	m.transactions = make([][][]string, partitions)
 	for p, rows := range byPartition {
 		for batch := range slices.Chunk(rows, m.shape.bare) {
@@ -150,6 +147,19 @@ func (m *mysqlBench) prepare() {
 			m.transactions[p] = append(m.transactions[p], statements)
 		}
 	}
+}
+
+// publish publishes the round's rows.
+func (m *mysqlBench) publish() (byPartition [][]flight) {
+	byPartition = make([][]flight, partitions)
+	record := m.flightRecord()
+	m.produceAll(m.client, len(m.rows), func(i int) *kgo.Record {
+		r := record(&m.rows[i])
+		byPartition[r.Partition] = append(byPartition[r.Partition], m.rows[i])
+		return r
+	})
+	m.produced += len(m.rows)
+	return byPartition
 }
 
 // bareUpsert has the sink's shape, with the version's guard.

@@ -64,6 +64,18 @@ func Wrap(err error, code, where string) error {
 		if n, known := numbers[my.Number]; known {
 			e.Why, e.Do = n.meaning, n.do
 		}
+	} else if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		e.Why, e.Do = "no server answers at that address", "start the server, or correct host and port in the DSN"
+		if _, ok := errors.AsType[*net.DNSError](err); ok {
+			e.Why, e.Do = "the host's name cannot be looked up", "correct the host in the DSN, or mend the name service"
+		}
+	} else {
+		for _, g := range goErrors {
+			if errors.Is(err, g.err) {
+				e.Why = g.meaning
+				break
+			}
+		}
 	}
 	return e
 }

@@ -114,4 +114,13 @@ func TestWrap(t *testing.T) {
 	if plain := Wrap(errors.New("anything"), "SL3101", "shard s1"); plain.Error() != "shard s1: anything [SL3101]" {
 		t.Errorf("%v", plain)
 	}
+	for want, cause := range map[string]error{
+		"do: start the server, or correct host and port": &net.OpError{Op: "dial", Err: errors.New("connection refused")},
+		"do: correct the host in the DSN":                &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host"}},
+		"the time for it ran out":                        context.DeadlineExceeded,
+	} {
+		if err := Wrap(cause, "SL3101", "shard s1"); !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
 }
