@@ -44,6 +44,7 @@ type Shard struct {
 type Months struct {
 	From  partitioner.Month // months.from, the earliest month that an event may have; default 200001
 	Ahead int               // months.ahead, month tables made ahead of the present one: 0 to 24
+	Keep  int               // months.keep, months before this one that shards keep: 1 to 1200; 0 for ever
 }
 
 // Outbox is the section outbox: the service's own database.

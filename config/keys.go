@@ -115,9 +115,8 @@ var keys = []keySpec{
 	{path: "months", kind: section, meaning: "Month tables"},
 	{path: "months.from", kind: scalar, def: "2000-01", meaning: "Earliest month. Absolute, so that replay never depends on the day"},
 	{path: "months.ahead", kind: count, def: "2", min: 0, max: 24, meaning: "Month tables made ahead of the present one"},
-	{path: "months.keep", kind: choice, def: "forever", choices: []string{"forever"},
-		later:   "old months are dropped only behind a verified archive, which comes in a later release",
-		meaning: "How long month tables are kept"},
+	{path: "months.keep", kind: scalar, def: "forever", min: 1, max: 1200,
+		meaning: "How many months before this one the shards keep, 1 to 1200, or `forever`. `slotline tables retire` drops those that are older; nothing else does"},
 
 	{path: "outbox", kind: section, required: true, example: `outbox: { dsn: "mysql://app:${OUTBOX_PASSWORD}@db0/flights" }`, meaning: "The service's own database, where events are appended"},
 	{path: "outbox.dsn", kind: address, required: true, example: `dsn: "mysql://app:${OUTBOX_PASSWORD}@db0/flights"`, meaning: "Its database"},

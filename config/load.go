@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -89,8 +90,7 @@ func (l loader) config(root *entry) *Config {
 		engines = append(engines, &event.LimitsDoris)
 	}
 	cfg.Tables = l.tables(root.get("tables"), engines)
-	cfg.Months = Months{From: l.month(months.get("from")), Ahead: int(l.number(months.get("ahead")))}
-	l.choice(months.get("keep"))
+	cfg.Months = Months{From: l.month(months.get("from")), Ahead: int(l.number(months.get("ahead"))), Keep: l.keep(months.get("keep"))}
 	cfg.Outbox = Outbox{
 		DSN:              l.dsn(outbox.get("dsn"), mysqlScheme),
 		Lanes:            int(l.number(outbox.get("lanes"))),
@@ -212,6 +212,20 @@ func (l loader) month(e *entry) partitioner.Month {
 		l.wrong(codeValue, e, "is not a month", e.def)
 	}
 	return m
+}
+
+// keep is a number of months, or 0 for ever.
+func (l loader) keep(e *entry) int {
+	text := l.text(e)
+	if text == e.def {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || int64(n) < e.min || int64(n) > e.max {
+		l.wrong(codeValue, e, fmt.Sprintf("is no number of months, %d to %d, and not %s", e.min, e.max, e.def), "24")
+		return 0
+	}
+	return n
 }
 
 func (l loader) dsn(e *entry, scheme string) DSN {

@@ -116,9 +116,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 // shardMetrics are those of a sink with several databases; all carry the label shard too. They are read when they are
 // asked for.
 type shardMetrics struct {
-	loop                                                 *loop
-	sink                                                 Sharded
-	rows, batches, bytes, retries, lagEvents, lagSeconds *prometheus.Desc
+	loop                                                          *loop
+	sink                                                          Sharded
+	rows, batches, bytes, retries, retired, lagEvents, lagSeconds *prometheus.Desc
 }
 
 func newShardMetrics(labels prometheus.Labels, l *loop, sink Sharded) *shardMetrics {
@@ -130,13 +130,14 @@ func newShardMetrics(labels prometheus.Labels, l *loop, sink Sharded) *shardMetr
 		batches:    desc("shard_batches_total", "Batches applied to the shard."),
 		bytes:      desc("shard_bytes_total", "Bytes applied to the shard, as sent to it."),
 		retries:    desc("shard_retries_total", "Tries at the shard that failed and are repeated."),
+		retired:    desc("shard_retired_events_total", "Events passed over, since their months are retired in the shard."),
 		lagEvents:  desc("shard_lag_events", "Offsets between the shard's progress and the end of the log, over this process's partitions."),
 		lagSeconds: desc("shard_lag_seconds", "Age of the oldest event that is read and not applied to the shard."),
 	}
 }
 
 func (m *shardMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.rows, m.batches, m.bytes, m.retries, m.lagEvents, m.lagSeconds} {
+	for _, d := range []*prometheus.Desc{m.rows, m.batches, m.bytes, m.retries, m.retired, m.lagEvents, m.lagSeconds} {
 		ch <- d
 	}
 }
@@ -150,6 +151,7 @@ func (m *shardMetrics) Collect(ch chan<- prometheus.Metric) {
 		counter(m.batches, c.Batches)
 		counter(m.bytes, c.Bytes)
 		counter(m.retries, c.Retries)
+		counter(m.retired, c.Retired)
 	}
 	for shard, l := range m.lags(time.Now()) {
 		ch <- prometheus.MustNewConstMetric(m.lagEvents, prometheus.GaugeValue, float64(l.events), shard)

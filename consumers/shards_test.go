@@ -18,7 +18,7 @@ type twoShards struct {
 }
 
 func (twoShards) ShardCounts() []event.ShardCounts {
-	return []event.ShardCounts{{Shard: "s1", Rows: 7, Batches: 2, Bytes: 100}, {Shard: "s2", Retries: 3}}
+	return []event.ShardCounts{{Shard: "s1", Rows: 7, Batches: 2, Bytes: 100, Retired: 4}, {Shard: "s2", Retries: 3}}
 }
 
 func (s twoShards) ShardPositions(p event.Partition) []event.ShardPosition { return s.at[p] }
@@ -76,12 +76,12 @@ func TestMetricsTellShardsApart(t *testing.T) {
 			got[strings.TrimPrefix(f.GetName(), "slotline_sink_shard_")+" "+labels["shard"]] = v.GetCounter().GetValue()
 		}
 	}
-	for name, want := range map[string]float64{"rows_total s1": 7, "batches_total s1": 2, "bytes_total s1": 100, "retries_total s2": 3} {
+	for name, want := range map[string]float64{"rows_total s1": 7, "batches_total s1": 2, "bytes_total s1": 100, "retired_events_total s1": 4, "retries_total s2": 3} {
 		if got[name] != want {
 			t.Errorf("%s is %v, wanted %v", name, got[name], want)
 		}
 	}
-	if len(got) != 12 {
+	if len(got) != 14 {
 		t.Errorf("%d figures: %v", len(got), got)
 	}
 }

@@ -37,6 +37,7 @@ type ShardCounts struct {
 	Batches uint64 // applied: transactions, each with the progress of one partition
 	Bytes   uint64 // applied, as sent
 	Retries uint64 // tries that failed and are repeated
+	Retired uint64 // events that were passed over, since their months are retired
 }
 
 // Range is what one batch examined of a partition: every record with From <= offset < To. Offsets may have holes.

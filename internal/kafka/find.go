@@ -13,7 +13,7 @@ import (
 	"github.com/slotline/slotline/event"
 )
 
-// FoundRecord is a record of a key, without its value.
+// FoundRecord is a record of a key.
 type FoundRecord struct {
 	Offset int64
 	At     time.Time // of the write
@@ -55,7 +55,7 @@ func FindKey(ctx context.Context, cfg *config.Config, log *slog.Logger, cl *kgo.
 			if !bytes.Equal(r.Key, key) {
 				return
 			}
-			f := FoundRecord{Offset: r.Offset, At: r.Timestamp, Record: event.Record{Key: key}}
+			f := FoundRecord{Offset: r.Offset, At: r.Timestamp, Record: event.Record{Key: key, Value: bytes.Clone(r.Value)}}
 			for _, h := range r.Headers {
 				f.Record.Headers = append(f.Record.Headers, event.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
 			}

@@ -43,16 +43,17 @@ type LaneStatus struct {
 
 // SinkStatus is one sink at one store: a MySQL shard, or the whole of an OLAP sink.
 type SinkStatus struct {
-	Name         string        `json:"name"` // mysql/s1, clickhouse, doris
-	Partitions   int           `json:"partitions"`
-	Owned        int           `json:"owned"`
-	Owners       []string      `json:"owners"`
-	Lag          int64         `json:"lag"`          // offsets published and not applied
-	IdleSeconds  float64       `json:"idle_seconds"` // since the last move of the lagging partition that has waited longest; 0 without lag
-	RowsPerSec   float64       `json:"events_per_second"`
-	Halted       int           `json:"halted"`
-	Unreachable  string        `json:"unreachable,omitempty"` // why the store did not answer
-	Rollups      *RollupStatus `json:"rollups,omitempty"`     // of a sink that keeps some
+	Name         string         `json:"name"` // mysql/s1, clickhouse, doris
+	Partitions   int            `json:"partitions"`
+	Owned        int            `json:"owned"`
+	Owners       []string       `json:"owners"`
+	Lag          int64          `json:"lag"`          // offsets published and not applied
+	IdleSeconds  float64        `json:"idle_seconds"` // since the last move of the lagging partition that has waited longest; 0 without lag
+	RowsPerSec   float64        `json:"events_per_second"`
+	Halted       int            `json:"halted"`
+	Unreachable  string         `json:"unreachable,omitempty"` // why the store did not answer
+	Rollups      *RollupStatus  `json:"rollups,omitempty"`     // of a sink that keeps some
+	Retired      *RetiredMonths `json:"retired,omitempty"`     // of a shard that has retired some
 	progressRows []progress.Row
 	alive        map[string]bool // owners whose lease runs; nil where owners have none
 }
@@ -179,6 +180,9 @@ func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 				lag, err = rollup.ReadLag(ask, at.db, at.sink, l.Config.Rollups)
 				s.Rollups = &RollupStatus{LagSeconds: lag.Oldest.Seconds(), Pairs: lag.Pairs, Fills: lag.Fills}
 			}
+			if err == nil && at.sink == "mysql" {
+				s.Retired, _, err = retiredMonths(ask, at.db, l.Config.Line, at.name)
+			}
 			switch {
 			case mysqldb.Number(err) == 1146:
 				s.Unreachable = "not applied yet: slotline apply"
@@ -289,6 +293,11 @@ func (s *Status) WriteText(w io.Writer) error {
 	}
 	if err := t.flush(); err != nil {
 		return err
+	}
+	for _, k := range s.Sinks {
+		if k.Retired != nil {
+			k.Retired.writeText(w)
+		}
 	}
 	for _, g := range groupHalts(s.Halted) {
 		fmt.Fprintf(w, "HALTED  %s, since %s\n", g.what(), g.Since.Format("2006-01-02 15:04:05Z"))

@@ -17,6 +17,7 @@ import (
 type Tables struct {
 	Line     string           `json:"line"`
 	Tables   []StoreTable     `json:"tables"`
+	Retired  []RetiredMonths  `json:"retired"`   // by slotline tables retire
 	NotAsked []NotAskedReason `json:"not_asked"` // stores that did not answer
 }
 
@@ -55,8 +56,13 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 		ask  func(ctx context.Context) ([]StoreTable, error)
 	}
 	var stores []store
-	for _, shard := range l.Config.Shards {
+	retired := make([]*RetiredMonths, len(l.Config.Shards))
+	for i, shard := range l.Config.Shards {
 		name := "mysql/" + shard.Name
+		db, err := l.shardDB(i)
+		if err != nil {
+			return nil, err
+		}
 		stores = append(stores, store{name, func(ctx context.Context) ([]StoreTable, error) {
 			have, missing, err := sink.TableSizes(ctx, shard.Name)
 			list := l.emptyTables(name)
@@ -66,6 +72,9 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 			for _, t := range missing {
 				at := tableNamed(list, t.Table)
 				at.MissingAhead = append(at.MissingAhead, t.Name)
+			}
+			if err == nil {
+				retired[i], _, err = retiredMonths(ctx, db, l.Config.Line, name)
 			}
 			return list, err
 		}})
@@ -101,7 +110,12 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	all := &Tables{Line: l.Config.Line, Tables: []StoreTable{}, NotAsked: []NotAskedReason{}}
+	all := &Tables{Line: l.Config.Line, Tables: []StoreTable{}, Retired: []RetiredMonths{}, NotAsked: []NotAskedReason{}}
+	for _, r := range retired {
+		if r != nil {
+			all.Retired = append(all.Retired, *r)
+		}
+	}
 	for i, s := range stores {
 		if errs[i] != nil {
 			all.NotAsked = append(all.NotAsked, NotAskedReason{s.name, firstLine(errs[i].Error())})
@@ -157,7 +171,7 @@ func (a *Tables) WriteText(w io.Writer) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return a.writeNotAsked(w)
+	return a.writeRest(w)
 }
 
 // WriteMonths prints a line per store, table and month.
@@ -174,10 +188,13 @@ func (a *Tables) WriteMonths(w io.Writer) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	return a.writeNotAsked(w)
+	return a.writeRest(w)
 }
 
-func (a *Tables) writeNotAsked(w io.Writer) error {
+func (a *Tables) writeRest(w io.Writer) error {
+	for _, r := range a.Retired {
+		r.writeText(w)
+	}
 	for _, n := range a.NotAsked {
 		fmt.Fprintf(w, "NOT ASKED  %s: %s\n", n.Stage, n.Why)
 	}

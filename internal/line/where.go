@@ -75,6 +75,7 @@ type LogEvent struct {
 	At      time.Time `json:"at"` // of the append to the outbox
 	Outbox  string    `json:"outbox"`
 	ver     int64
+	month   partitioner.Month // NoMonth: none, or the body cannot be read
 }
 
 // StoreRow is the entity in one store: a shard, or the whole of an OLAP sink.
@@ -85,6 +86,8 @@ type StoreRow struct {
 	Verdict   string      `json:"verdict"` // see judge
 	Text      string      `json:"text"`
 	sink      string
+	retired   *RetiredMonths // nil: nothing was retired here
+	below     partitioner.Month
 }
 
 // StoredRow is the entity's row in one physical table.
@@ -116,6 +119,7 @@ const (
 	VerdictBehind   = "behind"      // the sink has not come to it yet
 	VerdictHalted   = "halted"      // nor will it before a person mends its partition
 	VerdictDead     = "dead_letter" // the sink refused it
+	VerdictRetired  = "retired"     // its month was retired there
 	VerdictMissing  = "missing"     // the sink has passed it, and the store does not hold it
 	VerdictTwice    = "twice"       // it is in more than one table of the store
 	VerdictNotThere = "not_there"   // neither the store nor what was searched of the log has it
@@ -173,7 +177,7 @@ func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Wh
 	if w.Outbox, err = l.whereOutbox(ctx, e, w.Lane); notAsked("outbox", err) {
 		w.Outbox = []OutboxRow{}
 	}
-	log, err := l.whereLog(ctx, e, parts, tell)
+	log, err := l.whereLog(ctx, t, e, parts, tell)
 	if !notAsked("kafka", err) {
 		w.Log = log
 	}
@@ -306,7 +310,7 @@ func (l *Line) whereOutbox(ctx context.Context, e Entity, lane int) ([]OutboxRow
 	return rows, nil
 }
 
-func (l *Line) whereLog(ctx context.Context, e Entity, parts []event.Partition, tell func(text string)) ([]LogPartition, error) {
+func (l *Line) whereLog(ctx context.Context, t *event.Table, e Entity, parts []event.Partition, tell func(text string)) ([]LogPartition, error) {
 	cl, err := l.kafkaClient(ctx, "where")
 	if err != nil {
 		return nil, err
@@ -328,12 +332,16 @@ func (l *Line) whereLog(ctx context.Context, e Entity, parts []event.Partition, 
 		found := LogPartition{Topic: p.Topic, Partition: p.Number, Start: s.Start, End: s.End, From: s.From, Events: []LogEvent{}}
 		for _, r := range s.Records {
 			var v event.View
-			rec := r.Record
-			rec.Value = []byte("{}") // the body was not kept, and is not needed
-			if err := event.ParseView(rec, &v); err != nil {
+			if err := event.ParseView(r.Record, &v); err != nil {
 				continue // a record that only looks like one of ours; sinks refuse it
 			}
-			found.Events = append(found.Events, LogEvent{Offset: r.Offset, Op: v.Op.String(), Version: v.Version, At: v.Time, Outbox: v.Outbox.String(), ver: verOf(v.Version, v.Op)})
+			var row event.Row
+			month := partitioner.NoMonth
+			if err := t.DecodeView(&v, &row); err == nil {
+				month = row.Month
+			}
+			found.Events = append(found.Events, LogEvent{Offset: r.Offset, Op: v.Op.String(), Version: v.Version, At: v.Time, Outbox: v.Outbox.String(),
+				ver: verOf(v.Version, v.Op), month: month})
 		}
 		list = append(list, found)
 	}
@@ -372,6 +380,10 @@ func (l *Line) whereStores(t *event.Table, shards []string) ([]whereStore, error
 		stores = append(stores, whereStore{name, "mysql", func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
 			r := &StoreRow{Store: name, sink: "mysql", Rows: []StoredRow{}}
 			if err := r.stands(ctx, db, parts); err != nil {
+				return nil, mysqldb.Wrap(err, "SL9018", name)
+			}
+			var err error
+			if r.retired, r.below, err = retiredMonths(ctx, db, l.Config.Line, name); err != nil {
 				return nil, mysqldb.Wrap(err, "SL9018", name)
 			}
 			rows, err := sink.Find(ctx, shard.Name, t, e.Tenant, e.ID, e.Month)
@@ -516,6 +528,8 @@ func (r *StoreRow) judgeLess(best LogEvent, at LogPartition, held int64, say fun
 	switch {
 	case i < 0:
 		say(VerdictBehind, "%s is not applied: the sink has no progress of that partition here; slotline apply makes it", what)
+	case best.Offset < r.Positions[i].Next && best.month != partitioner.NoMonth && best.month < r.below:
+		say(VerdictRetired, "%s is of month %s: months before %s were retired here on %s by %s", what, best.month, r.retired.Below, r.retired.At, r.retired.By)
 	case best.Offset < r.Positions[i].Next:
 		say(VerdictMissing, "MISSING: %s was passed, the sink stands at offset %d, and the row holds %s", what, r.Positions[i].Next, has)
 	case r.Positions[i].halted:

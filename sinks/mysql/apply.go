@@ -77,6 +77,7 @@ type task struct {
 	advance  progress.Advance
 	entries  []entry
 	buffer   *rows
+	passed   passed
 	gate     *gate // nil unless the batch holds broadcast rows
 	arrived  bool  // at the gate; guarded by its mutex
 	plain    bool  // staging was tried in vain: it goes as text
@@ -116,7 +117,7 @@ func (o *owned) tasks(ctx context.Context, p *prepared) ([]*task, error) {
 		if a.TopicID == (event.TopicID{}) {
 			a.TopicID = row.TopicID
 		}
-		tasks = append(tasks, &task{owned: o, shard: h.shard, advance: a, entries: mine, buffer: p.buffer})
+		tasks = append(tasks, &task{owned: o, shard: h.shard, advance: a, entries: mine, buffer: p.buffer, passed: p.passed[i]})
 	}
 	return tasks, nil
 }
@@ -180,6 +181,7 @@ func (t *task) run(ctx context.Context) {
 		t.shard.retried(ctx, t.err)
 	} else if len(t.rejected) == 0 {
 		t.shard.counts.applied(t.entries)
+		t.shard.passedOver(t.owned.part, t.passed)
 	}
 }
 

@@ -18,6 +18,8 @@ const (
 	codeDenied       = "SL3107" // the shard's user lacks a privilege, or was not let in
 	codeLayoutNewer  = "SL3108" // a shard has a newer layout than the sink
 	codeNoPartition  = "SL3109" // the layout does not have a partition that the topic has
+	codeRetired      = "SL3110" // a month is retired in the shard: its table is not made again
+	codeNotRetired   = "SL3111" // tables retire could not retire a month, or drop its tables
 	codeRowTooLong   = "SL3112" // data: a row longer than max_allowed_packet
 	codeRowRefused   = "SL3114" // data: the server refuses this row
 )

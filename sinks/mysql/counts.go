@@ -10,7 +10,7 @@ import (
 )
 
 // counts are what this process did to a shard since it began.
-type counts struct{ rows, batches, bytes, retries atomic.Uint64 }
+type counts struct{ rows, batches, bytes, retries, retired atomic.Uint64 }
 
 func (c *counts) applied(entries []entry) {
 	bytes := 0
@@ -35,7 +35,7 @@ func (s *Sink) ShardCounts() []event.ShardCounts {
 	for _, sh := range s.state.Load().shards {
 		c := &sh.counts
 		list = append(list, event.ShardCounts{Shard: sh.name, Rows: c.rows.Load(), Batches: c.batches.Load(), Bytes: c.bytes.Load(),
-			Retries: c.retries.Load()})
+			Retries: c.retries.Load(), Retired: c.retired.Load()})
 	}
 	return list
 }

@@ -43,6 +43,10 @@ func (s *Sink) Grants() []string {
 			fmt.Sprintf("GRANT %s ON %s.* TO %s@'%%';", shardPrivileges, mysqldb.Ident(sh.dsn.Database()), sqlString(user)),
 			"-- to find, at a take-over, who holds the progress row; without it a take-over may wait for a minute",
 			fmt.Sprintf("GRANT SELECT ON performance_schema.* TO %s@'%%'; -- in MariaDB: GRANT PROCESS ON *.*", sqlString(user)))
+		if s.keep > 0 {
+			list = append(list, "-- months.keep is set: for slotline tables retire alone",
+				fmt.Sprintf("GRANT DROP ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
+		}
 	}
 	return list
 }

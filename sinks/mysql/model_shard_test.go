@@ -16,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/partitioner"
 )
 
 // modelShard is one shard's database in memory, behind database/sql: it understands the statements that the sink sends,
@@ -28,6 +29,7 @@ type modelShard struct {
 	checked func(c *modelConn, moved []int32)
 
 	now     modelState
+	below   partitioner.Month // what is retired; whoever restores a database retires again
 	backups []modelState
 	conns   map[*modelConn]bool
 	locks   map[int32]*modelConn // by partition: whose transaction holds the progress row
@@ -112,6 +114,14 @@ func (s *modelShard) restore() {
 	s.crash()
 	i := s.random.IntN(len(s.backups))
 	s.now, s.backups = s.backups[i].clone(), s.backups[:i+1]
+	s.dropRetired()
+}
+
+// dropRetired drops the month tables that are retired.
+func (s *modelShard) dropRetired() {
+	maps.DeleteFunc(s.now.rows, func(key string, _ modelRow) bool {
+		return retired(202605, s.below) && strings.HasPrefix(key, "items_202605|")
+	})
 }
 
 // lock takes a progress row. Who holds it and does not answer its client any more is found dead, or commits at last, or
@@ -368,6 +378,8 @@ func (c *modelConn) QueryContext(_ context.Context, query string, _ []driver.Nam
 	switch {
 	case strings.HasPrefix(query, "SELECT CONNECTION_ID()"):
 		return &modelRows{[]driver.Value{int64(1)}}, nil
+	case strings.Contains(query, "FROM `slotline_retired`"):
+		return &modelRows{[]driver.Value{int64(c.shard.below), nil, ""}}, nil
 	case strings.Contains(query, "FROM slotline_layout"):
 		return nil, &mysql.MySQLError{Number: 1146, Message: "Table doesn't exist"}
 	case strings.Contains(query, "FROM `slotline_progress` WHERE "):

@@ -64,6 +64,7 @@ type model struct {
 	nested bool
 	back   bool         // an offset was put back in this run
 	older  bool         // a database was
+	part0  int32        // the run's partition
 	asleep []*modelLife // replaced, and not told: also by the same process
 	faulty []string
 	seen   map[string]int
@@ -74,6 +75,7 @@ type modelEvent struct {
 	key     string // physical table and key
 	row     modelRow
 	bad     bool // a dead letter
+	month   partitioner.Month
 	shards  []string
 }
 
@@ -86,8 +88,8 @@ type modelLife struct {
 
 // P3, P4, P5 and P7 of the sink as it is, on shards in memory that fail at every statement in every way: random logs,
 // processes that crash, fence each other in the middle of a transaction, servers that die, deadlock, refuse, answer late or
-// never, databases and offsets that are put back. After each commit the shard's rows are the fold of the log below
-// applied_off, in the end of all of it. SINK_MODEL_SEED repeats a run.
+// never, databases and offsets that are put back, months that are retired. After each commit the shard's rows are the fold
+// of the log below applied_off, less the retired months, in the end of all of it. SINK_MODEL_SEED repeats a run.
 func TestP4_SinkAgainstAModel(t *testing.T) {
 	const chunk = 50
 	first, seen := rand.Uint64(), map[string]int{}
@@ -140,7 +142,7 @@ func TestP4_SinkAgainstAModel(t *testing.T) {
 	if t.Failed() || last == 1 {
 		return
 	}
-	for _, what := range []string{"commits", "batches", "take-overs", "fenced", "woken", "rewound", "rejected", "outages", "restores", "put back",
+	for _, what := range []string{"commits", "batches", "take-overs", "fenced", "woken", "rewound", "rejected", "outages", "restores", "put back", "retired", "passed over",
 		"cut before", "answer lost", "COMMIT comes late", "deadlock", "lock wait", "read-only", "server killed"} {
 		if seen[what] == 0 {
 			t.Errorf("the runs show too little: %q came %d times", what, seen[what])
@@ -230,13 +232,14 @@ func (m *model) run(seed uint64) {
 	m.lives, m.asleep = map[[2]int32]*modelLife{}, nil
 	m.back, m.older, m.last = false, false, 0
 	p := int32(m.random.IntN(modelPartitions))
+	m.part0 = p
 	m.write(p)
 	for i, name := range m.layout.Shards() {
 		s := m.shards[name]
 		s.crash()
 		clear(s.locks)
 		s.random, s.faults = rand.New(rand.NewPCG(seed, uint64(i+1))), true
-		s.backups, s.struck = nil, map[string]int{}
+		s.backups, s.struck, s.below = nil, map[string]int{}, partitioner.NoMonth
 		s.now = modelState{map[int32]progress.Row{}, map[string]modelRow{}}
 		for p := range int32(modelPartitions) {
 			if slices.Contains(m.shardsOf(p), name) {
@@ -269,6 +272,11 @@ func (m *model) run(seed uint64) {
 	}
 	m.drain(p)
 	m.wake()
+	for _, s := range m.sinks {
+		for _, c := range s.ShardCounts() {
+			m.seen["passed over"] = max(m.seen["passed over"], int(c.Retired))
+		}
+	}
 	for _, s := range m.shards {
 		for kind, n := range s.struck {
 			m.seen[kind] += n
@@ -314,6 +322,12 @@ func (m *model) act(process, p int32) {
 	case n == 3:
 		m.takeOver(process, p)
 		m.wake()
+	case n == 5:
+		for _, name := range m.shardsOf(p) {
+			if m.random.IntN(2) == 0 {
+				m.retire(m.shards[name])
+			}
+		}
 	case life == nil:
 		m.takeOver(process, p)
 	default:
@@ -326,6 +340,9 @@ func (m *model) act(process, p int32) {
 // others is what happens to the partition of one shard between two statements of a process that applies it.
 func (m *model) others(c *modelConn) {
 	holder := m.shards["s2"].locks[modelAlone]
+	if m.part0 == modelAlone && c.shard.random.IntN(8) == 0 {
+		m.retire(m.shards["s2"])
+	}
 	if m.nested || holder == nil {
 		return
 	}
@@ -339,6 +356,22 @@ func (m *model) others(c *modelConn) {
 	if c.shard.random.IntN(2) == 0 {
 		m.work(process, modelAlone)
 	}
+}
+
+// retire does what tables retire does in a shard: the row and the epochs at once, then the tables. It waits for whoever has a
+// progress row; here it comes another time.
+func (m *model) retire(s *modelShard) {
+	if s.below != partitioner.NoMonth || len(s.locks) > 0 {
+		return
+	}
+	m.seen["retired"]++
+	s.below = 202606
+	for p, r := range s.now.progress {
+		r.OwnerEpoch++
+		r.Owner = ""
+		s.now.progress[p] = r
+	}
+	s.dropRetired()
 }
 
 func (m *model) takeOver(process, p int32) {
@@ -529,7 +562,7 @@ func (m *model) check(name string, c *modelConn, moved []int32) {
 	for p, events := range m.log {
 		applied := s.now.progress[p].Applied
 		for _, e := range events {
-			if e.bad || e.message.Offset >= applied || !slices.Contains(e.shards, name) {
+			if e.bad || e.message.Offset >= applied || !slices.Contains(e.shards, name) || retired(e.month, s.below) {
 				continue
 			}
 			if old, there := fold[e.key]; !there || e.row.ver > old.ver {
@@ -613,7 +646,7 @@ func (m *model) event(kind int, id, version int64, deleted, broken bool) modelEv
 		p, made.shards = r.Partition, []string{m.layout.ShardName(r.Shard)}
 		key = sqlString(tenant) + "," + key
 	}
-	made.key = physicalName(t, month) + "|" + key
+	made.key, made.month = physicalName(t, month)+"|"+key, month
 	_, made.message.Record = e.AppendRecord(nil, event.Source("model"))
 	made.message.Partition = m.part(p)
 	m.made[what] = made

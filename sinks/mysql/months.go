@@ -81,7 +81,7 @@ func (sh *shard) ensure(ctx context.Context, list []place) error {
 func (sh *shard) create(ctx context.Context, p place) error {
 	t := sh.sink.tables[p.table()].Table
 	d := sh.engine.Load().dialect
-	if _, err := sh.control.ExecContext(ctx, tableDDL(t, p.month(), d)); err != nil {
+	if err := sh.make(ctx, t, p.month(), d); err != nil {
 		return sh.tableError(err, t, p.month())
 	}
 	name := d.name(t, p.month())

@@ -24,9 +24,10 @@ type owned struct {
 
 // hold is the partition's progress row in one shard.
 type hold struct {
-	shard  *shard
-	row    progress.Row // as this owner last saw or wrote it
-	outage intake.Outage
+	shard   *shard
+	row     progress.Row      // as this owner last saw or wrote it
+	retired partitioner.Month // months before it are, as of the take-over
+	outage  intake.Outage
 }
 
 // Positions says where the partition stands: at the least of its shards. What the log is called is known from any of
@@ -79,17 +80,23 @@ func (o *owned) Release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// skipBelow is, by the layout's shard numbers, the offset below which a shard has all events already.
-func (o *owned) skipBelow(l *partitioner.Layout) []int64 {
+// floor is what a shard does not take of a batch.
+type floor struct {
+	next  int64             // below this offset it has all events already
+	month partitioner.Month // before it, months are retired
+}
+
+// floors are those of all shards, by the layout's numbers.
+func (o *owned) floors(l *partitioner.Layout) []floor {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	skip := make([]int64, len(l.Shards()))
-	for i := range skip {
+	list := make([]floor, len(l.Shards()))
+	for i := range list {
 		if h := o.holds[l.ShardName(int32(i))]; h != nil {
-			skip[i] = h.row.Next
+			list[i] = floor{h.row.Next, h.retired}
 		}
 	}
-	return skip
+	return list
 }
 
 // shardsOf are the shards in which a batch makes progress: those the partition meets, those it holds from an earlier

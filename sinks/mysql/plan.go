@@ -30,6 +30,7 @@ func (s *Sink) Plan(ctx context.Context) ([]plan.Change, error) {
 	for i, sc := range scans {
 		changes = append(changes, sc.serverNotes()...)
 		changes = append(changes, sc.progressChanges(s.seeds(st.layout, int32(i), scans))...)
+		changes = append(changes, sc.retiredChange(scans)...)
 		changes = append(changes, sc.newTables()...)
 		changes = append(changes, sc.alterations()...)
 	}
@@ -43,6 +44,8 @@ type scan struct {
 	heading  string
 	tables   map[string]*physical
 	progress map[event.Partition]event.Position // where this sink's rows stand
+	below    partitioner.Month                  // what is retired
+	retires  bool                               // it has the row that says so
 	notes    [][2]string
 }
 
@@ -71,6 +74,11 @@ func (sh *shard) scan(ctx context.Context) (*scan, error) {
 			sc.progress[r.Partition] = r.Position()
 		}
 	}
+	r, seeded, err := progress.ReadRetired(ctx, sh.control, sh.sink.line)
+	if err != nil {
+		return nil, sh.wrap(err)
+	}
+	sc.below, sc.retires = r.Below, seeded
 	return sc, sc.readNotes(ctx)
 }
 
@@ -166,6 +174,24 @@ func (sc *scan) progressChanges(seeds []event.Position) []plan.Change {
 			}
 		}
 		return nil
+	})}
+}
+
+// retiredChange makes the row that says what is retired. A shard that is new begins where the others are.
+func (sc *scan) retiredChange(scans []*scan) []plan.Change {
+	if sc.retires {
+		return nil
+	}
+	var below partitioner.Month
+	for _, other := range scans {
+		below = max(below, other.below)
+	}
+	sh := sc.shard
+	return []plan.Change{sc.change(plan.Create, progress.RetiredTable, "", func(ctx context.Context) error {
+		if _, err := sh.control.ExecContext(ctx, progress.RetiredDDL()); err != nil {
+			return sh.wrap(err)
+		}
+		return sh.wrap(progress.SeedRetired(ctx, sh.control, sh.sink.line, below))
 	})}
 }
 

@@ -16,8 +16,9 @@ type prepared struct {
 	at       event.Range
 	buffer   *rows // nil once it went back to owned
 	rejected []event.Rejected
-	shards   []int32 // that have progress to make, ascending
-	mixed    bool    // holds rows of broadcast tables
+	shards   []int32          // that have progress to make, ascending
+	mixed    bool             // holds rows of broadcast tables
+	passed   map[int32]passed // by shard: events of months that are retired there; nil without one
 	rowCount int
 	bytes    int
 }
@@ -33,12 +34,12 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 	}
 	st := o.sink.state.Load()
 	p := &prepared{owned: o, state: st, at: b.Ranges[0], buffer: o.takeBuffer()}
-	skip := o.skipBelow(st.layout)
+	floors := o.floors(st.layout)
 	for i := range b.Messages {
 		if b.Excluded[i] {
 			continue
 		}
-		err := p.add(st, &b.Messages[i], i, skip)
+		err := p.add(st, &b.Messages[i], i, floors)
 		if err == nil {
 			continue
 		}
@@ -56,7 +57,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 }
 
 // add decodes one message and adds its rows, one per shard that it belongs to.
-func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) error {
+func (p *prepared) add(st *state, m *event.Message, index int, floors []floor) error {
 	o := p.owned
 	if o.sink.passesOver(m.Key) {
 		return nil
@@ -69,13 +70,20 @@ func (p *prepared) add(st *state, m *event.Message, index int, skip []int64) err
 	t := o.sink.tables[n]
 	first, count := e.Route.Shard, int32(1)
 	if t.Broadcast() { // a row of it goes to every shard
-		first, count, p.mixed = 0, int32(len(skip)), true
+		first, count, p.mixed = 0, int32(len(floors)), true
 	}
 
 	var key, tuple span
 	for shard := first; shard < first+count; shard++ {
-		if m.Offset < skip[shard] || !o.sink.keeps(st.shards[shard].name) {
+		if m.Offset < floors[shard].next || !o.sink.keeps(st.shards[shard].name) {
 			continue // this shard had it before the others, or a rebuild is of another
+		}
+		if retired(row.Month, floors[shard].month) {
+			if p.passed == nil {
+				p.passed = make(map[int32]passed)
+			}
+			p.passed[shard] = passed{p.passed[shard].events + 1, t.Name, row.Month, m.Offset}
+			continue
 		}
 		if tuple.to == 0 {
 			b := p.buffer

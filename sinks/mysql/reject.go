@@ -73,6 +73,9 @@ func (t *task) trial(ctx context.Context, conn *sql.Conn, up *upsert, entries []
 		return nil
 	case fault.Fatal:
 		switch mysqldb.Number(err) {
+		case 1146: // it was retired, or dropped by hand
+			t.shard.catalog.forget(places(entries))
+			return errors.Join(errAgain, err)
 		case 1062:
 			if unique := t.shard.uniqueKey(ctx, up.table); unique != nil {
 				return unique

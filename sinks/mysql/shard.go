@@ -31,6 +31,7 @@ type shard struct {
 	catalog catalog
 	staging stagingState
 	counts  counts
+	late    lateEvents
 }
 
 // engine is what was learnt of the server at first use.

@@ -55,6 +55,7 @@ type Sink struct {
 	tableIndex map[string]int
 	monthsFrom partitioner.Month
 	ahead      int
+	keep       int // months.keep; 0 for ever
 	// statementBytes is the longest text around the tuples of a statement.
 	statementBytes int64
 	log            *slog.Logger
@@ -92,7 +93,7 @@ type table struct {
 func New(o Options) (*Sink, error) {
 	s := &Sink{
 		name: o.Sink, owner: o.Owner, line: o.Config.Line, topics: o.Config.Topics(),
-		tableIndex: make(map[string]int), monthsFrom: o.Config.Months.From, ahead: o.Config.Months.Ahead,
+		tableIndex: make(map[string]int), monthsFrom: o.Config.Months.From, ahead: o.Config.Months.Ahead, keep: o.Config.Months.Keep,
 		log: o.Logger, now: o.Now, shadow: o.Shadow,
 		connections: o.Config.Sinks.MySQL.ConnectionsPerShard, shards: make(map[string]*shard),
 		owns: make(map[event.Partition]*owned),

@@ -67,14 +67,14 @@ func (o *owned) ensureHolds(ctx context.Context, st *state, shards []int32) erro
 		return err
 	}
 	return together(missing, func(sh *shard) error {
-		row, err := sh.takeOver(ctx, key, st.layout.Epoch())
+		h, err := sh.takeOver(ctx, key, st.layout.Epoch())
 		if err != nil {
 			sh.retried(ctx, err)
 			return err
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.holds[sh.name] = &hold{shard: sh, row: row}
+		o.holds[sh.name] = h
 		return nil
 	})
 }
@@ -126,26 +126,26 @@ func (sh *shard) checkLayout(ctx context.Context, q progress.Querier, key progre
 }
 
 // takeOver bumps one row's epoch. Where another transaction holds the row for long, its connection is killed.
-func (sh *shard) takeOver(ctx context.Context, key progress.Key, epoch int64) (progress.Row, error) {
+func (sh *shard) takeOver(ctx context.Context, key progress.Key, epoch int64) (*hold, error) {
 	select {
 	case sh.taking <- struct{}{}:
 	case <-ctx.Done():
-		return progress.Row{}, sh.wrap(ctx.Err())
+		return nil, sh.wrap(ctx.Err())
 	}
 	defer func() { <-sh.taking }()
 	conn, err := sh.control.Conn(ctx)
 	if err != nil {
-		return progress.Row{}, sh.wrap(err)
+		return nil, sh.wrap(err)
 	}
 	defer conn.Close()
 	var id int64
 	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
-		return progress.Row{}, sh.wrap(err)
+		return nil, sh.wrap(err)
 	}
 	// So that a row that stays locked does not keep the others from being taken over; it is tried again.
 	_, err = conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = "+strconv.Itoa(int(lockWait/time.Second)))
 	if err != nil && mysqldb.Number(err) == 0 { // an engine without InnoDB does not know it
-		return progress.Row{}, sh.wrap(err)
+		return nil, sh.wrap(err)
 	}
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
@@ -154,9 +154,14 @@ func (sh *shard) takeOver(ctx context.Context, key progress.Key, epoch int64) (p
 	close(done)
 	watcher.Wait()
 	if err != nil {
-		return row, sh.wrap(err)
+		return nil, sh.wrap(err)
 	}
-	return row, sh.checkLayout(ctx, conn, key, epoch)
+	// After the bump: what is retired later bumps the epoch again.
+	r, _, err := progress.ReadRetired(ctx, conn, sh.sink.line)
+	if err != nil {
+		return nil, sh.wrap(err)
+	}
+	return &hold{shard: sh, row: row, retired: r.Below}, sh.checkLayout(ctx, conn, key, epoch)
 }
 
 // blockersSQL finds the connections that hold a lock which the given one waits for.
