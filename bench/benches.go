@@ -18,4 +18,6 @@ var benches = []benchmark{
 	{"mysql_hot_entity", "updates, half of them of one entity; bare: rows at random, by the same sink", mysqlHotEntity},
 	{"mysql_two_shards", "new rows to two shards on two servers; bare: to one, by the same sink", mysqlTwoShards},
 	{"clickhouse_insert", "rows from Kafka to ClickHouse; bare: prebuilt blocks", clickhouseInsert},
+	{"clickhouse_over_mysql", "the same rows from Kafka to ClickHouse; bare: to one MySQL shard", clickhouseOverMySQL},
+	{"rollup_refresh", "a refresh of touched days in a table of 2 million rows; bare: of 200,000", rollupRefresh},
 }
