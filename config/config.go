@@ -82,6 +82,7 @@ type ClickHouseSink struct {
 	BatchRows  int           // sinks.clickhouse.batch_rows, events: 1 to 10,000,000
 	BatchBytes int64         // sinks.clickhouse.batch_bytes, bytes of their records: 64 KiB to 1 GiB
 	BatchAge   time.Duration // sinks.clickhouse.batch_age: 1ms to 10m
+	Cluster    string        // sinks.clickhouse.cluster: tables are Replicated and Distributed on it; "" for one server
 }
 
 // DorisSink is sinks.doris. A batch ends at whichever of its limits is met first.

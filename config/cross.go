@@ -2,6 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -26,6 +29,26 @@ func (l loader) databases(root *entry, cfg *Config) {
 				l.add(codeSameDB, "a database for each shard; they may be on one server", []*yaml.Node{shards.get(o.Name).get("dsn").at(), at},
 					"shards %s and %s are one database, %s", o.Name, s.Name, s.DSN.Place())
 			}
+		}
+	}
+}
+
+// locals refuses names that the tables of a cluster's shards have.
+func (l loader) locals(root *entry, cfg *Config) {
+	if cfg.Sinks.ClickHouse == nil || cfg.Sinks.ClickHouse.Cluster == "" {
+		return
+	}
+	at := map[string]*entry{}
+	for _, t := range cfg.Tables {
+		at[t.Name] = root.get("tables").get(t.Name)
+	}
+	for _, r := range cfg.Rollups {
+		at[r.Name] = root.get("rollups").get(r.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		if of, ok := strings.CutSuffix(name, "_local"); ok && at[of] != nil {
+			l.add(codeConflict, "another name", []*yaml.Node{at[name].at(), root.get("sinks").get("clickhouse").get("cluster").at()},
+				"%s is the name of %s's rows in a shard of the cluster", name, of)
 		}
 	}
 }

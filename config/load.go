@@ -58,8 +58,19 @@ type loader struct{ *report }
 
 var (
 	linePattern  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,31}$`)
+	clusterName  = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,64}$`)
 	topicPattern = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 )
+
+// cluster is the name of a cluster of the ClickHouse server.
+func (l loader) cluster(e *entry) string {
+	name := l.text(e)
+	if e.present() && !clusterName.MatchString(name) {
+		l.add(codeName, e.example, []*yaml.Node{e.key}, "%s cannot name a cluster: at most 64 of a-z A-Z 0-9 . _ -", quoteKey(name))
+		return ""
+	}
+	return name
+}
 
 func (l loader) config(root *entry) *Config {
 	kafka, months, outbox := root.get("kafka"), root.get("months"), root.get("outbox")
@@ -114,6 +125,7 @@ func (l loader) config(root *entry) *Config {
 			BatchRows:  int(l.number(clickhouse.get("batch_rows"))),
 			BatchBytes: l.number(clickhouse.get("batch_bytes")),
 			BatchAge:   l.duration(clickhouse.get("batch_age")),
+			Cluster:    l.cluster(clickhouse.get("cluster")),
 		}
 	}
 	if doris.present() {
@@ -144,6 +156,7 @@ func (l loader) config(root *entry) *Config {
 	cfg.Rollups = l.rollups(root.get("rollups"), cfg)
 	l.databases(root, cfg)
 	l.topics(root, cfg)
+	l.locals(root, cfg)
 	l.memory(root, cfg)
 	return cfg
 }

@@ -152,11 +152,6 @@ func (c *connection) do(ctx context.Context, q ch.Query) error {
 
 func (c *connection) close() { c.client.Close() }
 
-// exec runs a statement that returns nothing.
-func (p *pool) exec(ctx context.Context, statement string) error {
-	return p.query(ctx, ch.Query{Body: statement})
-}
-
 // query runs a statement on a connection of its own.
 func (p *pool) query(ctx context.Context, q ch.Query) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)

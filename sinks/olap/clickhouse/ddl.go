@@ -102,22 +102,34 @@ func partitionKey(t *event.Table) string {
 	return fmt.Sprintf("toYYYYMM(fromUnixTimestamp64Milli(toInt64(bitShiftRight(%s, 22)) + %d, 'UTC'))", name, t.SnowflakeEpoch.UnixMilli())
 }
 
-// tableDDL creates a line's table unless it exists.
-func tableDDL(t *event.Table, line string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", ident(t.Name))
+// tableColumns are a table's columns, as name and type.
+func tableColumns(t *event.Table) (list [][2]string) {
 	for _, c := range t.Columns {
-		fmt.Fprintf(&b, "  %s %s,\n", ident(c.Name), columnType(c))
+		list = append(list, [2]string{c.Name, columnType(c)})
 	}
-	fmt.Fprintf(&b, "  %s %s,\n  %s %s\n)\n", ident(verColumn), verType, ident(deletedColumn), deletedType)
-	fmt.Fprintf(&b, "ENGINE = ReplacingMergeTree(%s)\n", ident(verColumn))
+	return append(list, [2]string{verColumn, verType}, [2]string{deletedColumn, deletedType})
+}
+
+// tableDDL creates a line's table unless it exists.
+func tableDDL(t *event.Table, line string, on cluster) []string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s%s (\n", ident(on.local(t.Name)), on.on())
+	columns := tableColumns(t)
+	for i, c := range columns {
+		fmt.Fprintf(&b, "  %s %s", ident(c[0]), c[1])
+		if i < len(columns)-1 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, ")\nENGINE = %s\n", on.engine())
 	if key := partitionKey(t); key != "" {
 		fmt.Fprintf(&b, "PARTITION BY %s\n", key)
 	}
+	comment := tableComment + tableFormat + lineComment + line
 	fmt.Fprintf(&b, "ORDER BY (%s)\n", identList(sortingKey(t)))
-	fmt.Fprintf(&b, "SETTINGS %s\n", strings.Join(tableSettings, ", "))
-	b.WriteString("COMMENT " + text(tableComment+tableFormat+lineComment+line))
-	return b.String()
+	fmt.Fprintf(&b, "SETTINGS %s\nCOMMENT %s", strings.Join(on.settings(), ", "), text(comment))
+	return append([]string{b.String()}, on.distributed(t.Name, columns, sortingKey(t)[0], comment)...)
 }
 
 func viewName(t *event.Table) string { return t.Name + viewSuffix }
@@ -132,9 +144,9 @@ func viewColumns(t *event.Table) []string {
 }
 
 // viewDDL makes the view, or makes it anew.
-func viewDDL(t *event.Table) string {
-	return fmt.Sprintf("CREATE OR REPLACE VIEW %s AS\nSELECT %s\nFROM %s FINAL\nWHERE %s = 0",
-		ident(viewName(t)), identList(viewColumns(t)), ident(t.Name), ident(deletedColumn))
+func viewDDL(t *event.Table, on cluster) string {
+	return fmt.Sprintf("CREATE OR REPLACE VIEW %s%s AS\nSELECT %s\nFROM %s FINAL\nWHERE %s = 0",
+		ident(viewName(t)), on.on(), identList(viewColumns(t)), ident(t.Name), ident(deletedColumn))
 }
 
 // insertSQL names the columns that a block has.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ClickHouse/ch-go"
+
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
@@ -34,29 +36,30 @@ func (s *Sink) Plan(ctx context.Context) ([]plan.Change, error) {
 		}
 		changes = append(changes, c)
 	}
-	if strings.Contains(s.pool.place(), ",") {
+	if strings.Contains(s.pool.place(), ",") && s.cluster.name == "" {
 		add(plan.Note, "several hosts", "all of them must serve the same data: they are tried in turn, and only the first that answers is written to")
 	}
 	for _, t := range s.tables {
-		p := tables[t.Name]
-		if p == nil {
-			note := ""
-			if key := partitionKey(t.Table); key != "" {
-				note = "by month"
+		if !s.isThere(t.Name, tables) {
+			var notes []string
+			if partitionKey(t.Table) != "" {
+				notes = append(notes, "by month")
 			}
-			add(plan.Create, "table "+t.Name, note, tableDDL(t.Table, s.line))
-		} else {
-			for _, f := range compareTable(t.Table, p, s.line) {
-				s.planFound(add, t.Table, f)
+			if s.cluster.name != "" {
+				notes = append(notes, "on cluster "+s.cluster.name)
 			}
+			add(plan.Create, "table "+t.Name, strings.Join(notes, ", "), tableDDL(t.Table, s.line, s.cluster)...)
+		}
+		for _, f := range s.compare(t.Table, tables) {
+			s.planFound(add, t.Table, f)
 		}
 		switch v := tables[viewName(t.Table)]; {
 		case v == nil:
-			add(plan.Create, "view "+viewName(t.Table), "", viewDDL(t.Table))
+			add(plan.Create, "view "+viewName(t.Table), "", viewDDL(t.Table, s.cluster))
 		case v.engine != "View":
 			add(plan.Decide, viewName(t.Table), "is a "+v.engine+", it must be a view: see docs/clickhouse-sink.md")
 		case viewDiffers(t.Table, v):
-			add(plan.Alter, "view "+viewName(t.Table), "CREATE OR REPLACE", viewDDL(t.Table))
+			add(plan.Alter, "view "+viewName(t.Table), "CREATE OR REPLACE", viewDDL(t.Table, s.cluster))
 		}
 	}
 	s.planRollups(add, func(what string, do func(context.Context) error) {
@@ -72,7 +75,7 @@ func (s *Sink) planFound(add func(sign byte, what, note string, statements ...st
 	}
 	switch f.kind {
 	case foundMissing, foundSetting:
-		add(plan.Alter, t.Name, f.alter, "ALTER TABLE "+ident(t.Name)+" "+f.alter)
+		add(plan.Alter, t.Name, f.alter, s.cluster.alter(t.Name, f.alter)...)
 	case foundUnexpected:
 		add(plan.Note, what, f.what)
 	default:
@@ -82,7 +85,7 @@ func (s *Sink) planFound(add func(sign byte, what, note string, statements ...st
 
 func (s *Sink) execAll(ctx context.Context, what string, statements []string) error {
 	for _, statement := range statements {
-		if err := s.pool.exec(ctx, statement); err != nil {
+		if err := s.pool.query(ctx, ch.Query{Body: statement, Settings: s.cluster.session()}); err != nil {
 			return wrap(err, codeDDL, s.where()+", "+what)
 		}
 	}
@@ -128,8 +131,13 @@ func (s *Sink) Grants() []string {
 	if a, err := s.pool.dsn.Resolve(); err == nil && a.User != "" {
 		user = a.User
 	}
-	return []string{
+	list := []string{
 		"-- " + s.pool.place(),
 		fmt.Sprintf("GRANT %s ON %s.* TO %s;", privileges, ident(s.pool.dsn.Database()), ident(user)),
 	}
+	if on := s.cluster.on(); on != "" {
+		list[1] = fmt.Sprintf("GRANT%s %s, SYSTEM SYNC REPLICA ON %s.* TO %s;", on, privileges, ident(s.pool.dsn.Database()), ident(user))
+		list = append(list, fmt.Sprintf("GRANT%s CLUSTER, REMOTE ON *.* TO %s;", on, ident(user)))
+	}
+	return list
 }

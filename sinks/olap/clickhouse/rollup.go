@@ -67,10 +67,10 @@ func measureType(t *event.Table, m config.Measure) string {
 }
 
 // rollupDDL creates a rollup's table unless it exists.
-func rollupDDL(r *config.Rollup, line string) string {
+func rollupDDL(r *config.Rollup, line string, on cluster) []string {
 	keys, measures := rollupColumns(r)
 	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (\n", ident(r.Name))
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s%s (\n", ident(on.local(r.Name)), on.on())
 	var order []string
 	settings := slices.Clone(tableSettings[1:]) // its blocks have no tokens: the version decides
 	for _, c := range keys {
@@ -79,26 +79,34 @@ func rollupDDL(r *config.Rollup, line string) string {
 			settings = append(settings, "allow_nullable_key = 1")
 		}
 	}
-	for _, c := range slices.Concat(keys, measures, [][2]string{{rowsColumn, "UInt64"}}) {
-		fmt.Fprintf(&b, "  %s %s,\n", ident(c[0]), c[1])
+	columns := slices.Concat(keys, measures, [][2]string{{rowsColumn, "UInt64"}, {verColumn, verType}})
+	for i, c := range columns {
+		fmt.Fprintf(&b, "  %s %s", ident(c[0]), c[1])
+		if i < len(columns)-1 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "  %s %s\n)\n", ident(verColumn), verType)
-	fmt.Fprintf(&b, "ENGINE = ReplacingMergeTree(%s)\nPARTITION BY toYYYYMM(%s)\nORDER BY (%s)\n", ident(verColumn), ident(r.Bucket), identList(order))
-	fmt.Fprintf(&b, "SETTINGS %s\nCOMMENT %s", strings.Join(settings, ", "), text(rollupComment+line+": "+r.String()))
-	return b.String()
+	comment := rollupComment + line + ": " + r.String()
+	fmt.Fprintf(&b, ")\nENGINE = %s\nPARTITION BY toYYYYMM(%s)\nORDER BY (%s)\n", on.engine(), ident(r.Bucket), identList(order))
+	fmt.Fprintf(&b, "SETTINGS %s\nCOMMENT %s", strings.Join(settings, ", "), text(comment))
+	return append([]string{b.String()}, on.distributed(r.Name, columns, keys[0][0], comment)...)
 }
 
 // rollupViewDDL makes the view, or makes it anew. Of each slice the greatest version counts, and no other: a worker that
 // was late, or a combination that is no more, leaves rows of a lesser one. It needs no FINAL.
-func rollupViewDDL(r *config.Rollup) string {
+func rollupViewDDL(r *config.Rollup, on cluster) string {
 	keys, measures := rollupColumns(r)
 	var names []string
 	for _, c := range slices.Concat(keys, measures) {
 		names = append(names, c[0])
 	}
-	slice := names[:2]
-	return fmt.Sprintf("CREATE OR REPLACE VIEW %[1]s AS\nSELECT %[2]s\nFROM %[3]s\nWHERE (%[4]s, %[5]s) IN (SELECT %[4]s, max(%[5]s) FROM %[3]s GROUP BY %[4]s)\nAND %[6]s > 0",
-		ident(r.Name+viewSuffix), identList(names), ident(r.Name), identList(slice), ident(verColumn), rowsColumn)
+	slice, in := names[:2], "IN"
+	if on.name != "" {
+		in = "GLOBAL IN" // asked once, not by each shard of each
+	}
+	return fmt.Sprintf("CREATE OR REPLACE VIEW %[1]s%[7]s AS\nSELECT %[2]s\nFROM %[3]s\nWHERE (%[4]s, %[5]s) %[8]s (SELECT %[4]s, max(%[5]s) FROM %[3]s GROUP BY %[4]s)\nAND %[6]s > 0",
+		ident(r.Name+viewSuffix), identList(names), ident(r.Name), identList(slice), ident(verColumn), rowsColumn, on.on(), in)
 }
 
 // dayOf is a row's UTC day.
@@ -221,6 +229,9 @@ func (s rollupEngine) Pairs(ctx context.Context, r *config.Rollup, each func(rol
 	var failed error
 	ctx, cancel := context.WithTimeout(ctx, computeTimeout)
 	defer cancel()
+	if err := s.sync(ctx, t.Name); err != nil {
+		return wrap(err, codeRollup, s.where()+", rollup "+r.Name)
+	}
 	err := s.compute(ctx, queryOf(query, 2, func(f []string) error {
 		var day int64
 		if day, failed = strconv.ParseInt(f[1], 10, 32); failed == nil {
@@ -240,6 +251,9 @@ const computeTimeout = 10 * time.Minute
 func (s rollupEngine) Compute(ctx context.Context, r *config.Rollup, pairs []rollup.Pair, version int64) error {
 	ctx, cancel := context.WithTimeout(ctx, computeTimeout)
 	defer cancel()
+	if err := s.sync(ctx, r.Table.Name); err != nil {
+		return wrap(err, codeRollup, s.where()+", rollup "+r.Name)
+	}
 	for _, month := range rollup.Slices(r, pairs, slicesMax) {
 		if err := s.compute(ctx, ch.Query{Body: computeSQL(r, month, version)}); err != nil {
 			return wrap(err, codeRollup, s.where()+", rollup "+r.Name)
@@ -248,7 +262,8 @@ func (s rollupEngine) Compute(ctx context.Context, r *config.Rollup, pairs []rol
 	return nil
 }
 
-func (s rollupEngine) compute(ctx context.Context, q ch.Query) error {
+func (s *Sink) compute(ctx context.Context, q ch.Query) error {
+	q.Settings = append(q.Settings, s.cluster.session()...)
 	for _, setting := range [][2]string{
 		{"do_not_merge_across_partitions_select_final", "1"}, // a row's month never changes
 		// One block, so that the slices become visible whole or not at all.
@@ -268,14 +283,14 @@ func (s rollupEngine) compute(ctx context.Context, q ch.Query) error {
 func (s *Sink) planRollups(add func(sign byte, what, note string, statements ...string), addDo func(what string, do func(context.Context) error), tables map[string]*physical) {
 	for _, r := range s.rollups {
 		view, want := r.Name+viewSuffix, rollupComment+s.line+": "+r.String()
-		switch p := tables[r.Name]; {
-		case p == nil:
+		switch p := tables[s.cluster.local(r.Name)]; {
+		case !s.isThere(r.Name, tables):
 			addDo("rollup "+r.Name, func(ctx context.Context) error {
 				// Before the table: cut off in between, the fill is still wanted.
 				if err := rollup.WantFill(ctx, s.stateDB, s.statePlace, s.name, r.Name); err != nil {
 					return err
 				}
-				return s.execAll(ctx, "rollup "+r.Name, []string{rollupDDL(r, s.line), rollupViewDDL(r)})
+				return s.execAll(ctx, "rollup "+r.Name, append(rollupDDL(r, s.line, s.cluster), rollupViewDDL(r, s.cluster)))
 			})
 			continue
 		case p.comment != want:
@@ -283,7 +298,7 @@ func (s *Sink) planRollups(add func(sign byte, what, note string, statements ...
 			continue
 		}
 		if v := tables[view]; v == nil {
-			add(plan.Create, "view "+view, "", rollupViewDDL(r))
+			add(plan.Create, "view "+view, "", rollupViewDDL(r, s.cluster))
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestRollupStatements(t *testing.T) {
 	day := int32(time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC).Unix() / 86400)
 	for _, r := range cfg.Rollups {
 		tenant := map[bool]string{true: "U'A", false: "-7"}[r.Name == "flights_by_day"]
-		b.WriteString(rollupDDL(r, "flights") + ";\n\n" + rollupViewDDL(r) + ";\n\n")
+		b.WriteString(strings.Join(rollupDDL(r, "flights", cluster{}), "") + ";\n\n" + rollupViewDDL(r, cluster{}) + ";\n\n")
 		for _, month := range rollup.Slices(r, []rollup.Pair{{Tenant: tenant, Day: day}, {Tenant: tenant, Day: day - 1}, {Tenant: tenant, Day: day + 1}}, slicesMax) {
 			b.WriteString(computeSQL(r, month, 1700000000000001) + ";\n\n")
 		}

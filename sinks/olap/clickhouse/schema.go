@@ -25,10 +25,10 @@ type physicalColumn struct{ name, typ string }
 func (s *Sink) readSchema(ctx context.Context) (map[string]*physical, error) {
 	var names []string
 	for _, t := range s.tables {
-		names = append(names, text(t.Name), text(viewName(t.Table)))
+		names = append(names, text(t.Name), text(viewName(t.Table)), text(s.cluster.local(t.Name)))
 	}
 	for _, r := range s.rollups {
-		names = append(names, text(r.Name), text(r.Name+viewSuffix))
+		names = append(names, text(r.Name), text(r.Name+viewSuffix), text(s.cluster.local(r.Name)))
 	}
 	in := " IN (" + strings.Join(names, ", ") + ")"
 	tables := make(map[string]*physical)
@@ -186,11 +186,10 @@ func (s *Sink) verify(ctx context.Context) error {
 		return wrap(err, codeQuery, s.where())
 	}
 	for _, t := range s.tables {
-		p := tables[t.Name]
-		if p == nil {
+		if !s.isThere(t.Name, tables) {
 			return &fault.Error{Code: codeTable, Class: fault.Fatal, What: fmt.Sprintf("%s: table %s is not there", s.where(), t.Name), Do: "slotline apply"}
 		}
-		for _, f := range compareTable(t.Table, p, s.line) {
+		for _, f := range s.compare(t.Table, tables) {
 			if f.kind.refused() {
 				return s.foundError(t.Name, f)
 			}

@@ -91,7 +91,7 @@ func TestSQLIsGolden(t *testing.T) {
 	s := testSink(t)
 	var b strings.Builder
 	for _, table := range s.tables {
-		b.WriteString(tableDDL(table.Table, "flights") + ";\n\n" + viewDDL(table.Table) + ";\n\n" + table.insert + ";\n\n")
+		b.WriteString(strings.Join(tableDDL(table.Table, "flights", cluster{}), "") + ";\n\n" + viewDDL(table.Table, cluster{}) + ";\n\n" + table.insert + ";\n\n")
 	}
 	b.WriteString(strings.Join(s.Grants(), "\n") + "\n")
 	golden(t, "testdata/statements.sql", b.String())

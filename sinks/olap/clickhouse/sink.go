@@ -51,6 +51,7 @@ type Sink struct {
 	stateDB    *sql.DB
 	statePlace string // "outbox db0/flights"
 	pool       *pool
+	cluster    cluster
 	layout     atomic.Pointer[partitioner.Layout]
 
 	verifying sync.Mutex // held through verify's I/O
@@ -94,6 +95,7 @@ func New(o Options) (*Sink, error) {
 	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
 		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec, Rollups: rollup.Digest(s.rollups)})
 	s.pool = &pool{dsn: c.DSN, log: log}
+	s.cluster = cluster{c.Cluster, c.DSN.Database()}
 	s.SetLayout(o.Layout)
 	return s, nil
 }

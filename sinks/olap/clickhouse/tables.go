@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/partitioner"
@@ -16,8 +17,15 @@ type TableSize struct {
 	Bytes int64             // on disk
 }
 
-const tableSizesSQL = "SELECT table, partition, toString(sum(rows)), toString(sum(bytes_on_disk)) FROM system.parts " +
-	"WHERE active AND database = currentDatabase() GROUP BY table, partition ORDER BY table, partition"
+// tableSizesSQL asks, on a cluster, one replica of each shard.
+func (c cluster) tableSizesSQL() string {
+	from, database := "system.parts", "currentDatabase()"
+	if c.name != "" {
+		from, database = "cluster("+text(c.name)+", system.parts)", text(c.database)
+	}
+	return "SELECT table, partition, toString(sum(rows)), toString(sum(bytes_on_disk)) FROM " + from +
+		" WHERE active AND database = " + database + " GROUP BY table, partition ORDER BY table, partition"
+}
 
 // TableSizes are the partitions of the file's tables that hold rows, in order of table and month.
 func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
@@ -25,7 +33,10 @@ func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
 	for _, t := range s.tables {
 		months[t.Name] = t.Month != event.None
 	}
-	err = s.pool.rows(ctx, tableSizesSQL, 4, func(f []string) {
+	err = s.pool.rows(ctx, s.cluster.tableSizesSQL(), 4, func(f []string) {
+		if s.cluster.name != "" {
+			f[0] = strings.TrimSuffix(f[0], localSuffix)
+		}
 		byMonth, known := months[f[0]]
 		if !known {
 			return
