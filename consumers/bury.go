@@ -73,7 +73,7 @@ func (u *unit) bury(ctx context.Context, f *flight, rejected []event.Rejected) e
 	}
 	for _, l := range letters {
 		u.loop.metrics.dead(l.Reason)
-		u.log.Warn("dead letter", "topic", l.Partition.Topic, "partition", l.Partition.Number, "offset", l.Offset,
+		u.loop.log.Warn("dead letter", "topic", l.Partition.Topic, "partition", l.Partition.Number, "offset", l.Offset,
 			"reason", l.Reason, "error", l.Error)
 	}
 	return nil

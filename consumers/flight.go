@@ -268,7 +268,7 @@ func (u *unit) rewind(to []event.Position) {
 			if p.Partition != m.at.Partition {
 				continue
 			}
-			u.log.Warn("the sink's progress went back; reading again from there",
+			u.loop.log.Warn("the sink's progress went back; reading again from there",
 				"topic", p.Topic, "partition", p.Number, "from", m.at.Next, "to", p.Next)
 			m.at = p
 		}

@@ -156,7 +156,14 @@ func (g *group) revoked(m map[string][]int32) {
 	}
 	stopAll(units, g.revoke)
 	g.forgetHalts(units)
-	g.loop.log.Info("partitions revoked", "count", len(units))
+	g.loop.log.Info("partitions revoked", place(partsOf(units))...)
+}
+
+func partsOf(units []*unit) (parts []event.Partition) {
+	for _, u := range units {
+		parts = append(parts, u.parts...)
+	}
+	return parts
 }
 
 // lost abandons units: another member may have the partitions already, and the owner epoch keeps ours from changing
@@ -169,7 +176,7 @@ func (g *group) lost(m map[string][]int32) {
 	}
 	g.forgetHalts(units)
 	if len(units) > 0 {
-		g.loop.log.Warn("partitions lost: the group went on without this member", "count", len(units))
+		g.loop.log.Warn("partitions lost: the group went on without this member", place(partsOf(units))...)
 	}
 }
 

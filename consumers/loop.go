@@ -94,10 +94,7 @@ func Run(ctx context.Context, o Options) error {
 
 // newUnit makes a unit and starts it.
 func (l *loop) newUnit(parts []event.Partition, before <-chan struct{}, ours func(context.Context) (bool, error)) *unit {
-	log := l.log
-	if len(parts) == 1 {
-		log = log.With("unit", parts[0].Number)
-	}
+	log := l.log.With(place(parts)...)
 	ctx, abandon := context.WithCancel(context.Background())
 	u := &unit{loop: l, log: log, parts: parts, before: before, ours: ours, abandon: abandon,
 		idle: max(100*time.Millisecond, l.opts.Config.Outbox.LeaseTime/4),

@@ -80,6 +80,26 @@ func (n *news) flush() {
 	n.lines = nil
 }
 
+// place is how a log line names partitions.
+func place(parts []event.Partition) []any {
+	if len(parts) == 1 {
+		return []any{"topic", parts[0].Topic, "partition", parts[0].Number}
+	}
+	var topics []string
+	numbers := map[string][]int32{}
+	for _, p := range parts {
+		if numbers[p.Topic] == nil {
+			topics = append(topics, p.Topic)
+		}
+		numbers[p.Topic] = append(numbers[p.Topic], p.Number)
+	}
+	var args []any
+	for _, topic := range topics {
+		args = append(args, "topic", topic, "partitions", spans(numbers[topic]))
+	}
+	return args
+}
+
 // spans writes numbers as people do: "0-3, 7".
 func spans(numbers []int32) string {
 	numbers = slices.Clone(numbers)

@@ -159,7 +159,7 @@ func (u *unit) takeOver(ctx context.Context, fences *backoff) bool {
 			u.members, u.resumeAt, u.resumeRetry = nil, time.Time{}, u.newRetry()
 			for _, p := range owned.Positions() {
 				u.members = append(u.members, &member{at: p, retry: u.newRetry(), reread: u.newRetry()})
-				u.log.Info("took over", "topic", p.Topic, "partition", p.Number, "offset", p.Next)
+				u.loop.log.Info("took over", "topic", p.Topic, "partition", p.Number, "offset", p.Next)
 			}
 			return true
 		}

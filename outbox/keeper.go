@@ -50,7 +50,7 @@ func (s *session) keepPartitions(ctx context.Context) {
 			if errors.Is(err, errWaited) {
 				s.log.Info("partitions ahead are made later: a transaction holds the lane table", "tries", splits)
 			} else {
-				s.log.Warn("cannot make partitions ahead", "err", err)
+				s.log.Warn("cannot make partitions ahead", "error", err)
 			}
 		}
 		if now := time.Now(); !now.Before(purgeAt) {
@@ -112,7 +112,7 @@ func (s *session) purgeHeld(err error) {
 	default:
 		if s.purgeWarned.IsZero() || now.Sub(s.purgeWarned) >= purgeWarnings {
 			s.purgeWarned = now
-			s.log.Warn("partitions behind the cursor are not purged", "err", purgeFault(s.lane, err), "since", since)
+			s.log.Warn("partitions behind the cursor are not purged", "error", purgeFault(s.lane, err), "since", since)
 		}
 	}
 }

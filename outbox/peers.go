@@ -177,7 +177,7 @@ func (p *peers) run(ctx, work context.Context) {
 		if err != nil {
 			// Lanes stay where they are: their leases say when that is over.
 			if ctx.Err() == nil && !failing {
-				p.log.Warn("cannot see the other relays; lanes stay where they are", "err", err)
+				p.log.Warn("cannot see the other relays; lanes stay where they are", "error", err)
 				failing = true
 			}
 			next = time.Now().Add(p.retry)
@@ -282,7 +282,7 @@ func (p *peers) act(work context.Context, v *peerView, now time.Time) (next time
 	}
 	if v.buried {
 		if err := p.exec(work, buryPeerSQL, peerKept.Microseconds()); err != nil {
-			p.log.Debug("cannot delete the rows of dead relays", "err", err)
+			p.log.Debug("cannot delete the rows of dead relays", "error", err)
 		}
 	}
 	return next

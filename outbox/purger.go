@@ -192,7 +192,7 @@ func (p *purger) decide(ctx context.Context, bound uint64) (rows uint64, late []
 		if ctx.Err() != nil || !p.alive() {
 			return 0, nil, settleErr // the next take-over settles it
 		}
-		p.log.Warn("rows are in a private table of the purge until this succeeds", "table", name, "err", settleErr)
+		p.log.Warn("rows are in a private table of the purge until this succeeds", "table", name, "error", settleErr)
 		sleep(ctx, backoff(failures, 50*time.Millisecond, time.Second))
 	}
 }
@@ -218,7 +218,7 @@ func (p *purger) settle(ctx context.Context, name string) (rows uint64, late []u
 		if p.anchor.id > 0 {
 			if err := p.intact(ctx); errors.Is(err, errAnchor) {
 				// The table was emptied, and these may be rows that nobody has read.
-				p.log.Warn("the lane table went back while it was purged: all rows are put back", "err", err)
+				p.log.Warn("the lane table went back while it was purged: all rows are put back", "error", err)
 				open, rows = []idRange{{first, last}}, 0
 			} else if err != nil {
 				return 0, nil, err
@@ -360,7 +360,7 @@ func (p *purger) recover(ctx context.Context) error {
 		case mysqldb.Classify(err) == fault.Fatal:
 			var first, last uint64
 			if askErr := p.db.QueryRowContext(ctx, fmt.Sprintf(idsOfSQL, old)).Scan(&first, &last); askErr == nil && last == 0 {
-				p.log.Warn("an empty private table of the purge stays", "table", old, "err", err)
+				p.log.Warn("an empty private table of the purge stays", "table", old, "error", err)
 				continue
 			}
 			return err

@@ -172,7 +172,7 @@ func (r *Relay) waitReady(ctx context.Context) error {
 		if c := fault.ClassOf(err); c == fault.Fatal || c == fault.Usage {
 			return err
 		}
-		r.o.Logger.Warn("outbox database is not ready", "err", err)
+		r.o.Logger.Warn("outbox database is not ready", "error", err)
 		sleep(ctx, backoff(failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax))
 	}
 }
@@ -220,13 +220,13 @@ func (r *Relay) runClaim(ctx context.Context, lane int, log *slog.Logger, failur
 		if isHalt(err) {
 			f, _ := errors.AsType[*fault.Error](err)
 			stats.update(func(s *LaneStatus) { s.Halted, s.Err = f, err })
-			log.Error("lane halts", "err", f)
+			log.Error("lane halts", "error", f)
 			return f
 		}
 		if ctx.Err() != nil {
 			if !errors.Is(err, context.Canceled) {
 				stats.failed(err)
-				log.Warn("lane is given up", "err", err)
+				log.Warn("lane is given up", "error", err)
 			}
 			return nil
 		}
@@ -235,7 +235,7 @@ func (r *Relay) runClaim(ctx context.Context, lane int, log *slog.Logger, failur
 		}
 		*failures++
 		stats.failed(err)
-		log.Warn("lane is given up and taken again", "err", err)
+		log.Warn("lane is given up and taken again", "error", err)
 		pause := backoff(*failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax)
 		if *failures >= declineAfter {
 			r.claims.giveUp(lane, pause)
@@ -286,7 +286,7 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 			break
 		}
 		// Only this owner knows it for certain: new rows may cover it soon. So it keeps the lane until it is stored.
-		log.Warn("lane is taken over anew", "err", err)
+		log.Warn("lane is taken over anew", "error", err)
 		r.stats[lane].failed(err)
 		sleep(ctx, backoff(failures, r.o.Timing.RetryMin, r.o.Timing.RetryMax))
 	}
@@ -294,7 +294,7 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 		f, _ := errors.AsType[*fault.Error](err)
 		if _, dbErr := r.o.DB.ExecContext(work, haltLaneSQL,
 			append([]any{f.Code, cutText(f.Error(), deadDetailBytesMax), lane}, held.Fence().Args()...)...); dbErr != nil {
-			log.Warn("cannot note that the lane halts", "err", dbErr)
+			log.Warn("cannot note that the lane halts", "error", dbErr)
 		}
 	}
 	cancel()
@@ -303,7 +303,7 @@ func (r *Relay) own(ctx context.Context, lane int, held *lease.Held, log *slog.L
 		release, done := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer done()
 		if err := held.Release(release); err != nil {
-			log.Warn("cannot give the lease back; it runs out", "err", err)
+			log.Warn("cannot give the lease back; it runs out", "error", err)
 		}
 	}
 	return err

@@ -235,7 +235,7 @@ func (s *session) accept(b *readBatch) error {
 			continue
 		}
 		if dead++; dead <= deadLoggedMax {
-			s.log.Warn("dead letter", "id", it.id, "reason", it.reason, "detail", it.detail)
+			s.log.Warn("dead letter", "id", it.id, "reason", it.reason, "error", it.detail)
 		}
 	}
 	if dead > deadLoggedMax {
@@ -281,7 +281,7 @@ func (s *session) takeAnswers() error {
 			return a.Err
 		}
 		if a.Err != nil && s.flow.parts[a.Out.item.part].err == nil && !errors.Is(a.Err, ErrRecordTooLarge) {
-			s.log.Warn("partition refuses; its ids are parked", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "err", a.Err)
+			s.log.Warn("partition refuses; its ids are parked", "partition", partitionName(a.Out.Partition), "id", a.Out.item.id, "error", a.Err)
 		}
 		if f, ok := errors.AsType[*fault.Error](a.Err); ok && f.Class == fault.Fatal {
 			s.refusal = f
@@ -354,7 +354,7 @@ func (s *session) saveEnded(err error) error {
 	s.saveFailures++
 	s.stats.failed(err)
 	if s.saveFailures == 1 {
-		s.log.Warn("cannot save the cursor, trying again", "err", err)
+		s.log.Warn("cannot save the cursor, trying again", "error", err)
 	}
 	return nil
 }

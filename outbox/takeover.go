@@ -208,14 +208,14 @@ func (s *session) listLost(ctx context.Context, e tailEntry) error {
 	rec := e.Record
 	rec.Value = []byte{} // the body stays in the topic
 	if err := event.ParseView(rec, &view); err != nil {
-		s.log.Warn("an event in the topic whose transaction is lost cannot be read", "partition", partitionName(p), "offset", e.Offset, "err", err)
+		s.log.Warn("an event in the topic whose transaction is lost cannot be read", "partition", partitionName(p), "offset", e.Offset, "error", err)
 		return nil
 	}
 	detail := fmt.Sprintf("%s partition %d offset %d holds the event; its transaction was lost by a failover or restore", p.Topic, p.Number, e.Offset)
 	_, err := s.relay.o.DB.ExecContext(ctx, lostSQL(s.lane), e.Generation, e.ID, detail, e.EventID[:], view.Table, view.Tenant,
 		view.EntityID, int(view.Op), view.Version, view.Time, []byte{})
 	if mysqldb.Classify(err) == fault.Data {
-		s.log.Warn("an event that has lost its transaction cannot be listed", "err", err)
+		s.log.Warn("an event that has lost its transaction cannot be listed", "error", err)
 		return nil
 	}
 	return err

@@ -74,7 +74,7 @@ func (l *Line) serve(ctx context.Context, reg *prometheus.Registry, h *health) (
 	go func() {
 		defer close(done)
 		if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			l.Log.Error("http server ended", "listen", listen, "err", err)
+			l.Log.Error("http server ended", "listen", listen, "error", err)
 		}
 	}()
 	l.Log.Info("serving /metrics, /healthz and /readyz", "listen", listener.Addr().String())

@@ -101,7 +101,7 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 		wg.Go(func() {
 			err := work(ctx)
 			if h := (*consumers.Halted)(nil); errors.As(err, &h) || errors.As(err, new(*haltedLanes)) {
-				l.Log.Error("halted at the end", "part", name, "why", err.Error())
+				l.Log.Error("halted at the end", "part", name, "error", err.Error())
 				errs[i] = err
 				return
 			}

@@ -140,7 +140,7 @@ func (e *spanExporter) run(ctx context.Context) {
 			}
 			err := e.send(client, list)
 			if err != nil && !failing {
-				e.log.Warn("spans cannot be sent; they are dropped until they can", "err", err)
+				e.log.Warn("spans cannot be sent; they are dropped until they can", "error", err)
 			}
 			if failing = err != nil; failing {
 				more = false // what waits is tried at the next tick, or dropped when too much does

@@ -104,6 +104,7 @@ func New(o Options) (*Sink, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.log = s.log.With("sink", s.name)
 	if s.now == nil {
 		s.now = time.Now
 	}

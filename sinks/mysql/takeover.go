@@ -149,7 +149,7 @@ func (sh *shard) takeOver(ctx context.Context, key progress.Key, epoch int64) (*
 	}
 	done := make(chan struct{})
 	var watcher sync.WaitGroup
-	watcher.Go(func() { sh.killBlockers(ctx, id, done) })
+	watcher.Go(func() { sh.killBlockers(ctx, key, id, done) })
 	row, err := progress.TakeOver(ctx, conn, key, sh.sink.owner)
 	close(done)
 	watcher.Wait()
@@ -179,7 +179,8 @@ const blockersMariaDBSQL = "SELECT DISTINCT b.trx_mysql_thread_id FROM informati
 // those of this sink's own user, which needs no privilege to kill them; to see them it needs SELECT on
 // performance_schema (in MariaDB: PROCESS). Without it the take-over is tried until the server drops the silent session
 // (wait_timeout, 60 s).
-func (sh *shard) killBlockers(ctx context.Context, id int64, done <-chan struct{}) {
+func (sh *shard) killBlockers(ctx context.Context, key progress.Key, id int64, done <-chan struct{}) {
+	log := sh.sink.log.With("shard", sh.name, "topic", key.Topic, "partition", key.Number)
 	ticker := time.NewTicker(lockPatience)
 	defer ticker.Stop()
 	for {
@@ -192,14 +193,13 @@ func (sh *shard) killBlockers(ctx context.Context, id int64, done <-chan struct{
 		}
 		blockers, err := sh.blockers(ctx, id)
 		if err != nil {
-			sh.sink.log.Warn("take-over waits for a lock; who holds it cannot be seen", "shard", sh.name, "error", err,
+			log.Warn("take-over waits for a lock; who holds it cannot be seen", "error", err,
 				"do", "grant what slotline apply --grants prints")
 			return
 		}
 		for _, blocker := range blockers {
 			_, err := sh.control.ExecContext(ctx, "KILL "+strconv.FormatInt(blocker, 10))
-			sh.sink.log.Warn("take-over killed the connection that held the progress row", "shard", sh.name,
-				"connection", blocker, "error", err)
+			log.Warn("take-over killed the connection that held the progress row", "connection", blocker, "error", err)
 		}
 	}
 }

@@ -80,6 +80,7 @@ func New(o Options) (*Sink, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	log = log.With("sink", s.name)
 	if owner == "" {
 		owner = lease.NewOwner()
 	}

@@ -58,7 +58,7 @@ func (w *Worker) keep(ctx context.Context, r *config.Rollup) {
 		case err == nil, fault.Is(err, fault.Fenced):
 			wait = pause
 		case ctx.Err() == nil:
-			w.Logger.Warn("a rollup waits", "sink", w.Sink, "rollup", r.Name, "error", err)
+			w.Logger.Warn("a rollup waits", "rollup", r.Name, "error", err)
 			wait = min(2*wait, retryMax)
 		}
 	}
