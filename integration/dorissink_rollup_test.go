@@ -285,3 +285,25 @@ rollups:
 		t.Errorf("posts_by_day_now has\n  %s\nwanted\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
 }
+
+// slotline tables shows what Doris holds, by month.
+func TestDorisTableSizes(t *testing.T) {
+	t.Parallel()
+	l := newDorisLine(t, newDoris(t), rollupTables) // a rollup's table is not one of the file's
+	s := l.sink("one")
+	o := l.takeOver(s)
+	a := l.tenant(1)
+	l.applyBatch(o, l.batchOf(o, l.message(1, "items", event.Upsert, 1, thing(a, 1, november, "x", 1)), l.message(1, "items", event.Upsert, 1, thing(a, 2, november, "x", 1)),
+		l.message(1, "items", event.Upsert, 1, thing(a, 3, november.AddDate(0, -1, 0), "x", 1))))
+	l.rollUp(s)
+	if l.server.fake == nil {
+		t.Log("a running Doris tells of rows and bytes some minutes later")
+	}
+	sizes, err := s.TableSizes(t.Context())
+	if err != nil || len(sizes) != 2 || sizes[0].Month.String() != november.AddDate(0, -1, 0).Format("200601") || sizes[1].Month.String() != november.Format("200601") {
+		t.Fatalf("%+v, %v", sizes, err)
+	}
+	if l.server.fake != nil && (sizes[0].Rows != 1 || sizes[1].Rows != 2 || sizes[1].Bytes == 0 || sizes[1].Table != "items") {
+		t.Errorf("%+v", sizes)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
 	"github.com/slotline/slotline/sinks/olap/clickhouse"
+	"github.com/slotline/slotline/sinks/olap/doris"
 )
 
 // Tables are the tables of a line in every store.
@@ -23,7 +24,7 @@ type Tables struct {
 
 // StoreTable is one logical table in one store.
 type StoreTable struct {
-	Store  string       `json:"store"` // mysql/s1, clickhouse
+	Store  string       `json:"store"` // mysql/s1, clickhouse, doris
 	Table  string       `json:"table"`
 	Rows   int64        `json:"rows"` // an estimate
 	Bytes  int64        `json:"bytes"`
@@ -88,6 +89,21 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 			defer olap.Close()
 			sizes, err := olap.TableSizes(ctx)
 			list := l.emptyTables("clickhouse")
+			for _, t := range sizes {
+				tableNamed(list, t.Table).add(t.Month, t.Rows, t.Bytes, now)
+			}
+			return list, err
+		}})
+	}
+	if l.Config.Sinks.Doris != nil {
+		stores = append(stores, store{"doris", func(ctx context.Context) ([]StoreTable, error) {
+			olap, err := doris.New(doris.Options{Config: l.Config, Layout: l.layout, Logger: l.Log})
+			if err != nil {
+				return nil, err
+			}
+			defer olap.Close()
+			sizes, err := olap.TableSizes(ctx)
+			list := l.emptyTables("doris")
 			for _, t := range sizes {
 				tableNamed(list, t.Table).add(t.Month, t.Rows, t.Bytes, now)
 			}

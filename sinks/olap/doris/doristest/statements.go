@@ -2,6 +2,7 @@ package doristest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ var (
 	makeView    = regexp.MustCompile("(?s)^(CREATE|ALTER) VIEW `([^`]+)` AS\nSELECT (.*)\nFROM `([^`]+)`\nWHERE `([^`]+)` = 0$")
 	dropColumn  = regexp.MustCompile("^ALTER TABLE `([^`]+)` (?:DROP COLUMN|MODIFY COLUMN) (.*)$")
 	readTables  = regexp.MustCompile(`^SELECT TABLE_NAME, TABLE_TYPE, TABLE_COMMENT FROM information_schema.tables WHERE TABLE_SCHEMA = '([^']*)' AND TABLE_NAME IN \((.*)\)$`)
+	partitions  = regexp.MustCompile("^SHOW PARTITIONS FROM `([^`]+)`$")
 	describe    = regexp.MustCompile("^DESC `([^`]+)`$")
 	showCreate  = regexp.MustCompile("^SHOW CREATE TABLE `([^`]+)`$")
 	readRows    = regexp.MustCompile("^SELECT (`[^`]+`(?:,`[^`]+`)*) FROM `([^`]+)`(?: WHERE (.*))?$")
@@ -93,6 +95,9 @@ func (s *Server) run(db, statement string) (result, error) {
 			}
 		}
 		return r, nil
+	}
+	if m := partitions.FindStringSubmatch(statement); m != nil {
+		return d.partitions(m[1])
 	}
 	if m := describe.FindStringSubmatch(statement); m != nil {
 		return d.describe(m[1])
@@ -248,6 +253,37 @@ func (d *database) describe(name string) (result, error) {
 			typ = "text"
 		}
 		r.add(c.name, typ, yes[c.nullable], lower[slices.Contains(t.keys, i)], "", "NONE")
+	}
+	return r, nil
+}
+
+// partitions are those that hold rows, by month; of a table without months the table itself.
+func (d *database) partitions(name string) (result, error) {
+	r := result{columns: []string{"PartitionId", "PartitionName", "State", "PartitionKey", "Range", "DataSize", "RowCount"}}
+	t := d.tables[name]
+	if t == nil {
+		return r, detail("Unknown table '%s'", name)
+	}
+	rows, size := map[string]int{}, map[string]int{}
+	for _, have := range t.rows {
+		month := ""
+		if t.partition >= 0 {
+			month = (*have[t.partition])[:7]
+		}
+		rows[month]++
+		for _, v := range have {
+			if v != nil {
+				size[month] += len(*v)
+			}
+		}
+	}
+	for i, month := range slices.Sorted(maps.Keys(rows)) {
+		name, key, bounds := t.name, "", ""
+		if month != "" {
+			name, key = "p"+strings.ReplaceAll(month, "-", "")+"01000000", t.columns[t.partition].name
+			bounds = fmt.Sprintf("[types: [DATEV2]; keys: [%s-01]; ..types: [DATEV2]; keys: [a month later]; )", month)
+		}
+		r.add(fmt.Sprint(10001+i), name, "NORMAL", key, bounds, fmt.Sprintf("%.3f KB", float64(size[month])/1024), fmt.Sprint(rows[month]))
 	}
 	return r, nil
 }

@@ -1,0 +1,98 @@
+package doris
+
+import (
+	"context"
+	"database/sql"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/partitioner"
+)
+
+// TableSize is one partition of a table: a month, or the whole of a table without months.
+type TableSize struct {
+	Table string
+	Month partitioner.Month // NoMonth for a table without months
+	Rows  int64             // as the frontend was last told by the backends; 0 from releases that do not say
+	Bytes int64             // of one replica
+}
+
+// TableSizes are the partitions of the file's tables, in order of table and month. A table that is not there has none.
+func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
+	tables, err := s.readSchema(ctx)
+	if err != nil {
+		return nil, wrap(err, codeQuery, s.where())
+	}
+	for _, t := range s.tables {
+		if tables[t.Name] == nil {
+			continue
+		}
+		sizes, err := s.partitions(ctx, t.Table)
+		if err != nil {
+			return nil, wrap(err, codeQuery, s.where()+", table "+t.Name)
+		}
+		list = append(list, sizes...)
+	}
+	return list, nil
+}
+
+var rangeBegin = regexp.MustCompile(`keys: \[(\d{4})-(\d{2})-`)
+
+// partitions reads SHOW PARTITIONS, whose columns differ among releases: they are found by name.
+func (s *Sink) partitions(ctx context.Context, t *event.Table) (list []TableSize, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	rows, err := s.catalog.QueryContext(ctx, "SHOW PARTITIONS FROM "+ident(t.Name))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		fields, into := make([]sql.NullString, len(names)), make([]any, len(names))
+		for i := range fields {
+			into[i] = &fields[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		value := map[string]string{}
+		for i, name := range names {
+			value[strings.ToLower(name)] = fields[i].String
+		}
+		size := TableSize{Table: t.Name, Bytes: dataSize(value["datasize"])}
+		size.Rows, _ = strconv.ParseInt(value["rowcount"], 10, 64)
+		if t.Month != event.None {
+			m := rangeBegin.FindStringSubmatch(value["range"])
+			if m == nil {
+				continue // a partition that is no month's was not made by slotline
+			}
+			if size.Month, err = partitioner.ParseMonth(m[1] + m[2]); err != nil {
+				continue
+			}
+		}
+		list = append(list, size)
+	}
+	return list, rows.Err()
+}
+
+// dataSize reads "12.345 KB".
+func dataSize(text string) int64 {
+	number, unit, _ := strings.Cut(strings.TrimSpace(text), " ")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0
+	}
+	for _, u := range []string{"B", "KB", "MB", "GB", "TB", "PB"} {
+		if strings.EqualFold(strings.TrimSpace(unit), u) {
+			return int64(v)
+		}
+		v *= 1024
+	}
+	return 0
+}
