@@ -196,3 +196,58 @@ func (w *wholeLine) nothingLeft(t *testing.T, job string) {
 		}
 	}
 }
+
+// Verify names exactly the rows that were harmed, while events keep coming; repair mends them, and the next verify finds
+// none. Nothing to compare is a failure.
+func TestReplayVerifyAndRepair(t *testing.T) {
+	t.Parallel()
+	w := newLine(t, sharedServers(t), "")
+	if r := w.replayCommand(t, "verify", "--shard", "s1"); r.Code != 1 || !strings.Contains(r.Stderr, "SL7509") {
+		t.Errorf("verify of nothing ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	w.run(t, 0, "replay", "abort", jobLineOf(t, w.run(t, 0, "replay", "status")))
+	flights, want := replayFlights(t, 100, 2)
+	run := w.start(t, "run")
+	w.emit(t, flights[0], 1)
+	w.waitShards(t)
+	named := damage(t, w.shards["s1"])
+	var emitting sync.WaitGroup
+	emitting.Go(func() { w.emit(t, flights[1], 2) })
+	r := w.replayCommand(t, "verify", "--shard", "s1")
+	emitting.Wait()
+	if r.Code != 3 {
+		t.Errorf("verify of a harmed shard ends with %d", r.Code)
+	}
+	for _, name := range named {
+		if !strings.Contains(r.Stderr, name) {
+			t.Errorf("verify does not name %q", name)
+		}
+	}
+	if !strings.Contains(r.Stdout, "1 differ, 2 missing, 2 extra") {
+		t.Errorf("verify counts other rows than those that were harmed:\n%s%s", r.Stdout, r.Stderr)
+	}
+	t.Logf("%s%s", r.Stderr, r.Stdout)
+	if out := w.run(t, 0, "replay", "verify", "--shard", "s1", "--repair", "--yes"); !strings.Contains(out, "0 differ, 0 missing, 0 extra") {
+		t.Errorf("after the repair:\n%s", out)
+	}
+	if n := count(t, w.shards["s1"], "SELECT COUNT(*) FROM slotline_repair"); n != 5 {
+		t.Errorf("%d rows were written down, 5 were mended", n)
+	}
+	if out := w.run(t, 0, "replay", "verify", "--shard", "s2", "--tables", "flights", "-o", "json"); !strings.Contains(out, `"differ": 0`) {
+		t.Errorf("a shard that was not harmed:\n%s", out)
+	}
+	w.waitShards(t)
+	run.Stop(t, time.Minute)
+	compare(t, "shards after the repair", w.shardFigures(t), want)
+	w.checkPlaces(t)
+}
+
+// jobLineOf is the first job that status lists.
+func jobLineOf(t *testing.T, status string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^(rb[0-9a-f]{4}) `).FindStringSubmatch(status)
+	if m == nil {
+		t.Fatalf("status lists no job:\n%s", status)
+	}
+	return m[1]
+}

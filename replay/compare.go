@@ -27,12 +27,12 @@ const (
 
 // Difference is a row in which the live table and the log are not one.
 type Difference struct {
-	Table   string // physical, live
-	Tenant  string // "" for a broadcast table
-	ID      string
-	LiveVer int64  // _ver; 0: there is no such row
-	LogVer  int64  // of the row that the log makes
-	What    string // the columns that differ: "status scheduled -> arrived"
+	Table   string `json:"table"`            // physical, live
+	Tenant  string `json:"tenant,omitempty"` // "" for a broadcast table
+	ID      string `json:"id"`
+	LiveVer int64  `json:"live_ver"`       // _ver; 0: there is no such row
+	LogVer  int64  `json:"log_ver"`        // of the row that the log makes; 0: there is none
+	What    string `json:"what,omitempty"` // the columns that differ: "status scheduled -> arrived"
 }
 
 // String names the row, both versions, and what differs. The live side is wrong: the other was made from the log.
@@ -49,15 +49,16 @@ func (d *Difference) String() string {
 
 // Comparison is what comparing tables row by row has found.
 type Comparison struct {
-	Tables  int
-	Rows    int64 // of the log's side, all read; deleted rows count
-	Equal   int64
-	Differ  int64 // in both, not the same
-	Missing int64 // not live
-	Extra   int64 // live, and not in the log
-	Moving  int64 // changed so often that no moment was found at which both sides had applied the same
-	Altered []string
-	Shown   []Difference
+	Tables  int          `json:"tables"`
+	Rows    int64        `json:"rows"` // of the log's side, all read; deleted rows count
+	Equal   int64        `json:"equal"`
+	Differ  int64        `json:"differ"`  // in both, not the same
+	Missing int64        `json:"missing"` // not live
+	Extra   int64        `json:"extra"`   // live, and not in the log
+	Moving  int64        `json:"moving"`  // changed so often that no moment was found at which both sides had applied the same
+	Mended  int64        `json:"mended"`
+	Altered []string     `json:"altered"` // tables that are not as the file says, and how; their rows count as differing
+	Shown   []Difference `json:"shown"`   // the first of them
 }
 
 // Differs counts the rows that are not the same.
@@ -70,11 +71,13 @@ type comparer struct {
 	pair pair
 	out  *Comparison
 	keys []event.Column
+	mend bool
 }
 
-// compare reads every row of both sides of each pair.
-func (r *Replay) compare(ctx context.Context, j *Job, suffix string) (*Comparison, error) {
-	p, err := r.pairing(j, suffix)
+// compare reads every row of both sides of each pair; with mend it has the live rows that are wrong be as the log makes
+// them.
+func (r *Replay) compare(ctx context.Context, j *Job, mend bool) (*Comparison, error) {
+	p, err := r.pairing(j, shadowSuffix(j.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +93,14 @@ func (r *Replay) compare(ctx context.Context, j *Job, suffix string) (*Compariso
 	if err != nil {
 		return nil, err
 	}
-	out := &Comparison{}
+	out := &Comparison{Altered: []string{}, Shown: []Difference{}}
 	for i, pr := range pairs {
 		for _, t := range live {
 			if t.Name == pr.live.Name {
 				pr.live = t
 			}
 		}
-		c := &comparer{r: r, job: j, pair: pr, out: out}
+		c := &comparer{r: r, job: j, pair: pr, out: out, mend: mend}
 		if !pr.live.Broadcast() {
 			c.keys = append(c.keys, pr.live.Columns[pr.live.Tenant])
 		}
@@ -250,6 +253,12 @@ func (c *comparer) settle(ctx context.Context, from, to []any) (differ, missing,
 				c.out.Shown = append(c.out.Shown, *d)
 			}
 		}
+		if c.mend && len(list) > 0 {
+			if err := c.repair(ctx, list); err != nil {
+				return 0, 0, 0, 0, err
+			}
+			c.out.Mended += int64(len(list))
+		}
 		return differ, missing, extra, int64(open), nil
 	}
 }
@@ -336,29 +345,17 @@ func (c *comparer) columns(ctx context.Context, d *Difference) error {
 		return nil
 	}
 	read := func(table string) ([]sql.NullString, error) {
-		var columns, where []string
+		var columns []string
 		for _, col := range c.pair.live.Columns {
 			columns = append(columns, "CAST("+mysqldb.Ident(col.Name)+" AS CHAR)")
 		}
-		args := []any{d.ID}
-		if len(c.keys) > 1 {
-			args = []any{d.Tenant, d.ID}
-		}
-		for _, k := range c.keys {
-			where = append(where, mysqldb.Ident(k.Name)+"=?")
-		}
+		is, args := c.keyIs(d)
 		values := make([]sql.NullString, len(columns))
 		into := make([]any, len(values))
 		for i := range values {
 			into[i] = &values[i]
 		}
-		for i, k := range c.keys {
-			if k.Type.Kind != event.String {
-				args[i] = integer(args[i].(string), k.Type.Kind)
-			}
-		}
-		err := c.r.long.QueryRowContext(ctx, "SELECT "+strings.Join(columns, ",")+" FROM "+mysqldb.Ident(table)+" WHERE "+
-			strings.Join(where, " AND "), args...).Scan(into...)
+		err := c.r.long.QueryRowContext(ctx, "SELECT "+strings.Join(columns, ",")+" FROM "+mysqldb.Ident(table)+" WHERE "+is, args...).Scan(into...)
 		return values, err
 	}
 	a, err := read(c.pair.live.Name)
@@ -377,6 +374,24 @@ func (c *comparer) columns(ctx context.Context, d *Difference) error {
 		d.What = "the version alone"
 	}
 	return nil
+}
+
+// keyIs finds the row of a difference by its primary key.
+func (c *comparer) keyIs(d *Difference) (where string, args []any) {
+	texts := []string{d.ID}
+	if len(c.keys) > 1 {
+		texts = []string{d.Tenant, d.ID}
+	}
+	var parts []string
+	for i, k := range c.keys {
+		parts = append(parts, mysqldb.Ident(k.Name)+"=?")
+		if k.Type.Kind == event.String {
+			args = append(args, texts[i])
+		} else {
+			args = append(args, integer(texts[i], k.Type.Kind))
+		}
+	}
+	return strings.Join(parts, " AND "), args
 }
 
 func integer(text string, k event.Kind) any {
@@ -467,11 +482,14 @@ func (c *comparer) within(alias string, from, to []any) (where string, args []an
 }
 
 // verify compares the shadow tables with the live ones, and says what was found, before a person decides.
-func (r *Replay) verify(ctx context.Context, j *Job) error {
+func (r *Replay) verify(ctx context.Context, j *Job) (*Comparison, error) {
 	began := time.Now()
-	c, err := r.compare(ctx, j, shadowSuffix(j.Name))
+	c, err := r.compare(ctx, j, false)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if r.o.Compared != nil {
+		r.o.Compared(c)
 	}
 	r.say("verify", fmt.Sprintf("%d rows in %d tables, both sides read in full in %s: %d equal, %d differ, %d missing, %d extra",
 		c.Rows, c.Tables, short(time.Since(began)), c.Equal, c.Differ, c.Missing, c.Extra))
@@ -485,16 +503,16 @@ func (r *Replay) verify(ctx context.Context, j *Job) error {
 		r.say("verify", fmt.Sprintf("and %d more", n))
 	}
 	if c.Moving > 0 {
-		return &fault.Error{Code: codeUndecided, Class: fault.Transient,
+		return c, &fault.Error{Code: codeUndecided, Class: fault.Transient,
 			What: fmt.Sprintf("job %s: %d rows changed so fast that no moment was found at which both sides had applied the same", j.Name, c.Moving),
 			Do:   "slotline replay resume " + j.Name + ", when there is less traffic"}
 	}
 	if c.Rows == 0 && !r.o.AllowEmpty {
-		return &fault.Error{Code: codeNothing, Class: fault.Fatal,
+		return c, &fault.Error{Code: codeNothing, Class: fault.Fatal,
 			What: fmt.Sprintf("job %s: the log makes no row of %s in shard %s: nothing was verified", j.Name, strings.Join(j.Spec.Tables, ", "), r.o.Shard),
 			Do:   "if that is right: slotline replay resume " + j.Name + " --allow-empty"}
 	}
-	return r.checkDead(ctx, j)
+	return c, r.checkDead(ctx, j)
 }
 
 // checkDead says which events the rebuilt tables could not hold. Those that the live sink refused too are known; of

@@ -21,7 +21,7 @@ import (
 // Stage says how far a job has come.
 type Stage string
 
-// The stages, in their order; the last three are ends.
+// The stages, in their order; the last four are ends.
 const (
 	StageShadow    Stage = "shadow"
 	StageReplay    Stage = "replay"
@@ -34,10 +34,13 @@ const (
 	StageAccepted  Stage = "accepted"
 	StageUndone    Stage = "undone"
 	StageAborted   Stage = "aborted"
+	StageVerified  Stage = "verified" // of a job that only verifies
 )
 
 // Ended says that nothing of the job is left but its row.
-func (s Stage) Ended() bool { return s == StageAccepted || s == StageUndone || s == StageAborted }
+func (s Stage) Ended() bool {
+	return s == StageAccepted || s == StageUndone || s == StageAborted || s == StageVerified
+}
 
 // What a person wants of a job, beside its stage.
 const (
@@ -52,6 +55,8 @@ type Spec struct {
 	PerSecond int      `json:"per_second"` // events a second at most; 0: as fast as it goes
 	// YieldAbove is how far the live sink may be behind before the job waits for it.
 	YieldAbove time.Duration `json:"yield_above"`
+	// VerifyOnly ends the job after the comparison, in place of a swap.
+	VerifyOnly bool `json:"verify_only,omitempty"`
 }
 
 // Job is a row of slotline_job.
@@ -71,7 +76,6 @@ type Job struct {
 
 const (
 	jobTable  = "slotline_job"
-	deadTable = "slotline_job_dead"
 	jobFormat = "1"
 	jobColumn = "`job`,`stage`,`want`,`body`,`layout_epoch`,`made_at`,`moved_at`,`owner`,`lease_until`>UTC_TIMESTAMP(6)"
 )
@@ -86,6 +90,9 @@ func jobDDL() []string {
 		"CREATE TABLE IF NOT EXISTS `slotline_job_dead` (`job` VARBINARY(16) NOT NULL, `topic` VARBINARY(249) NOT NULL, " +
 			"`part` INT NOT NULL, `off` BIGINT NOT NULL, `reason` VARBINARY(64) NOT NULL, `error` TEXT CHARACTER SET utf8mb4 NOT NULL, " +
 			"PRIMARY KEY (`job`,`topic`,`part`,`off`)) ENGINE=InnoDB COMMENT='slotline job dead format " + jobFormat + "'",
+		"CREATE TABLE IF NOT EXISTS `slotline_repair` (`job` VARBINARY(16) NOT NULL, `tbl` VARBINARY(64) NOT NULL, " +
+			"`tenant` VARBINARY(64) NOT NULL, `entity_id` VARBINARY(1020) NOT NULL, `live_ver` BIGINT NOT NULL, `log_ver` BIGINT NOT NULL, " +
+			"`repaired_at` DATETIME(6) NOT NULL, KEY (`job`)) ENGINE=InnoDB COMMENT='slotline repair format " + jobFormat + "'",
 	}
 }
 

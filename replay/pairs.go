@@ -69,7 +69,8 @@ func (p *pairing) named(ctx context.Context, q progress.Querier, s *mysql.Sink) 
 	return slices.DeleteFunc(list, func(t mysql.PhysicalTable) bool { return !slices.Contains(p.tables, t.Table.Name) }), err
 }
 
-// complete makes the missing side of each pair, so that every month has both.
+// complete makes the missing side of each pair, so that every month has both. What is left of a month that was retired
+// meanwhile is dropped.
 func (p *pairing) complete(ctx context.Context, q progress.Querier, shard string) error {
 	_, lone, err := p.find(ctx, q)
 	if err != nil {
@@ -80,7 +81,11 @@ func (p *pairing) complete(ctx context.Context, q progress.Querier, shard string
 		if strings.HasSuffix(t.Name, p.suffix) {
 			other = p.live
 		}
-		if err := other.MakeTable(ctx, shard, t.Table, t.Month); err != nil {
+		err := other.MakeTable(ctx, shard, t.Table, t.Month)
+		if mysql.IsRetired(err) && other == p.live {
+			_, err = q.ExecContext(ctx, "DROP TABLE IF EXISTS "+mysqldb.Ident(t.Name))
+		}
+		if err != nil {
 			return err
 		}
 	}

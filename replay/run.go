@@ -30,6 +30,10 @@ type Options struct {
 	Say func(Line)
 	// Confirm asks a person before the swap; nil: yes.
 	Confirm func(question string) bool
+	// Compared is told what comparing the tables has found, each time it was done; nil: nobody asks.
+	Compared func(*Comparison)
+	// Repair has a job that only verifies mend the live rows that are wrong, after Confirm.
+	Repair bool
 	// Detach has Run end after the swap, in place of keeping the old tables current.
 	Detach bool
 	// AllowEmpty lets a job swap where no row was compared.
@@ -61,9 +65,6 @@ const (
 	// longReadTimeout bounds one statement on large tables.
 	longReadTimeout = 10 * time.Minute
 )
-
-// errDiscard has database/sql close a connection.
-var errDiscard = errors.New("closed on purpose")
 
 // Open makes the pools; it does no I/O. Close it.
 func Open(o Options) (*Replay, error) {
@@ -148,6 +149,9 @@ func (r *Replay) Run(ctx context.Context, name string) error {
 	return r.with(ctx, name, true, func(ctx context.Context, h *lease.Held, j *Job) error {
 		if j.Layout != r.o.Layout.Epoch() && j.Stage != StageObserve {
 			return (&feed{r: r, job: j, failed: make(chan error, 1)}).layoutChanged()
+		}
+		if j.Spec.VerifyOnly {
+			return r.verifyOnly(ctx, h, j)
 		}
 		if j.Stage != StageObserve {
 			if err := r.rebuild(ctx, h, j); err != nil {
@@ -378,27 +382,13 @@ func (r *Replay) rebuild(ctx context.Context, h *lease.Held, j *Job) error {
 	} else if done {
 		return r.move(ctx, h, j, StageObserve)
 	}
-	if j.Stage == StageShadow {
-		if err := r.shadow(ctx, j); err != nil {
-			return err
-		}
-		if err := r.move(ctx, h, j, StageReplay); err != nil {
-			return err
-		}
-	}
-	f, err := r.feedFor(ctx, j, shadowSink(j.Name), shadowSuffix(j.Name))
+	f, err := r.fill(ctx, h, j)
 	if err != nil {
 		return err
 	}
 	defer f.stop()
-	if err := r.catchUp(ctx, f, "replay"); err != nil {
-		return err
-	}
-	if err := r.move(ctx, h, j, StageVerify); err != nil {
-		return err
-	}
 	return f.beside(ctx, func(ctx context.Context) error {
-		if err := r.verify(ctx, j); err != nil {
+		if _, err := r.verify(ctx, j); err != nil {
 			return err
 		}
 		if r.o.Confirm != nil && !r.o.Confirm("Swap?") {
@@ -414,6 +404,31 @@ func (r *Replay) rebuild(ctx context.Context, h *lease.Held, j *Job) error {
 		r.saySwapped("swap", s)
 		return r.move(ctx, h, j, StageObserve)
 	})
+}
+
+// fill makes the job's tables and has them catch up with the log. What it returns goes on keeping them current.
+func (r *Replay) fill(ctx context.Context, h *lease.Held, j *Job) (*feed, error) {
+	if j.Stage == StageShadow {
+		if err := r.shadow(ctx, j); err != nil {
+			return nil, err
+		}
+		if err := r.move(ctx, h, j, StageReplay); err != nil {
+			return nil, err
+		}
+	}
+	f, err := r.feedFor(ctx, j, shadowSink(j.Name), shadowSuffix(j.Name))
+	if err != nil {
+		return nil, err
+	}
+	err = r.catchUp(ctx, f, "replay")
+	if err == nil {
+		err = r.move(ctx, h, j, StageVerify)
+	}
+	if err != nil {
+		f.stop()
+		return nil, err
+	}
+	return f, nil
 }
 
 // ErrDeclined is what Run returns when a person said no to the swap; the job can be resumed or aborted.

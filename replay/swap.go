@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"strconv"
 	"strings"
@@ -178,9 +179,9 @@ func (r *Replay) killable(ctx context.Context, conn *sql.Conn, id int64, stateme
 	}
 }
 
-// discard closes a connection.
+// discard closes a connection, in place of giving it back to its pool with what it holds: locks, a snapshot, settings.
 func discard(conn *sql.Conn) {
-	conn.Raw(func(any) error { return errDiscard })
+	conn.Raw(func(any) error { return driver.ErrBadConn })
 	conn.Close()
 }
 

@@ -33,7 +33,7 @@ off goes on with replay resume, in any process. See docs/replay.md.`,
 				})
 			}}
 	}
-	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayStatusCommand(o),
+	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayVerifyCommand(o), replayStatusCommand(o),
 		act("pause", "Have a job stop; replay resume goes on with it",
 			"The process that runs it ends within a few seconds.", "The job stops, and goes on with slotline replay resume.",
 			func(ctx context.Context, r *replay.Replay, job string) error { return r.Pause(ctx, job) }),
@@ -58,7 +58,7 @@ type specFlags struct {
 func (f *specFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.shard, "shard", "", "`name` of the shard")
-	flags.StringSliceVar(&f.spec.Tables, "tables", nil, "logical `tables` to rebuild, separated by commas; all of the file when not given")
+	flags.StringSliceVar(&f.spec.Tables, "tables", nil, "logical `tables`, separated by commas; all of the file when not given")
 	flags.IntVar(&f.spec.PerSecond, "rate", 0, "`events` a second at most; 0: as fast as the shard takes it")
 	flags.DurationVar(&f.spec.YieldAbove, "yield-above", 5*time.Second, "wait while the live sink is further behind than this `time`; 0: never")
 }
@@ -132,6 +132,9 @@ func runJob(cmd *cobra.Command, r *replay.Replay, job string) error {
 		fmt.Fprintf(os.Stderr, "%v; next: slotline replay resume %s | slotline replay abort %s\n", err, job, job)
 		return exit(exitFailed)
 	}
+	if errors.Is(err, replay.ErrDiffers) {
+		return exit(exitDifferences)
+	}
 	if err != nil && cmd.Context().Err() != nil {
 		fmt.Fprintf(os.Stderr, "stopped; next: slotline replay resume %s\n", job)
 		return exit(exitFailed)
@@ -185,6 +188,60 @@ both work without it. --detach ends after the swap.`,
 		}}
 	f.add(cmd)
 	rf.add(cmd)
+	return cmd
+}
+
+func replayVerifyCommand(o *options) *cobra.Command {
+	f := &specFlags{}
+	var yes, repair, allowEmpty, acceptDead bool
+	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs, Short: "Compare every row of a shard with the log; --repair mends the rows that are wrong",
+		Long: `Fills tables beside the live ones from the log, compares the two row by row, and drops them. Each row that differs is named
+with both versions. --repair has the live rows be as the log makes them, after it has asked, and writes each into
+slotline_repair.
+
+Exit status: 3 when rows differ and were not mended.`,
+		Example: "  slotline replay verify --shard s2 --tables flights",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			l, err := o.openQuiet()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			verdict := line.ReplayVerdict{Shard: f.shard}
+			ro := replay.Options{Shard: f.shard, Say: newLines(os.Stderr).say, Repair: repair, AllowEmpty: allowEmpty, AcceptDead: acceptDead,
+				Compared: func(c *replay.Comparison) { verdict.Comparison = c }}
+			if !yes {
+				ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
+			}
+			r, err := l.Replay(cmd.Context(), ro)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			f.spec.VerifyOnly = true
+			job, err := r.Begin(cmd.Context(), f.spec)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(os.Stderr, "job %s\n", job.Name)
+			err = runJob(cmd, r, job.Name)
+			if verdict.Comparison != nil {
+				if rerr := render(o.output, verdict, verdict.WriteText); err == nil {
+					err = rerr
+				}
+			}
+			return err
+		}}
+	f.add(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&repair, "repair", false, "have the live rows that are wrong be as the log makes them")
+	flags.BoolVar(&allowEmpty, "allow-empty", false, "no row to compare is no error")
+	flags.BoolVar(&acceptDead, "accept-dead", false, "events that cannot be applied and that the live sink has no dead letter of are no error")
+	cmd.MarkFlagsMutuallyExclusive("repair", "accept-dead") // it would take away what those events have made
 	return cmd
 }
 

@@ -99,6 +99,18 @@ func (j *ReplayJobs) WriteText(w io.Writer) error {
 	return nil
 }
 
+// ReplayVerdict is what comparing a shard with the log has found.
+type ReplayVerdict struct {
+	Shard string `json:"shard"`
+	*replay.Comparison
+}
+
+// WriteText prints it in one line; the rows were named before.
+func (v ReplayVerdict) WriteText(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "shard %s: %d rows of the log, %d equal, %d differ, %d missing, %d extra\n", v.Shard, v.Rows, v.Equal, v.Differ, v.Missing, v.Extra)
+	return err
+}
+
 // ReplayPlan is a plan, for a person.
 type ReplayPlan struct{ *replay.Plan }
 

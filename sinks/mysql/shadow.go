@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/partitioner"
 )
@@ -133,7 +134,8 @@ func (s *Sink) TableNames(ctx context.Context, q progress.Querier) ([]PhysicalTa
 	return list, rows.Err()
 }
 
-// MakeTable makes one of the sink's tables in a shard, unless it is there.
+// MakeTable makes one of the sink's tables in a shard, unless it is there. IsRetired tells the error for a month that is
+// retired.
 func (s *Sink) MakeTable(ctx context.Context, shard string, t *event.Table, m partitioner.Month) error {
 	sh, err := s.shardNamed(shard)
 	if err != nil {
@@ -143,11 +145,14 @@ func (s *Sink) MakeTable(ctx context.Context, shard string, t *event.Table, m pa
 	if err != nil {
 		return err
 	}
-	if _, err := sh.control.ExecContext(ctx, tableDDL(t, m, e.dialect)); err != nil {
+	if err := sh.make(ctx, t, m, e.dialect); err != nil {
 		return sh.tableError(err, t, m)
 	}
 	return nil
 }
+
+// IsRetired says that a table was not made because its month is retired.
+func IsRetired(err error) bool { return fault.CodeOf(err) == codeRetired }
 
 func (s *Sink) shardNamed(name string) (*shard, error) {
 	sh := s.shards[name]
