@@ -24,7 +24,6 @@ const (
 	codeTable    = "SL4004" // a table or view is not as the file says
 	codeDDL      = "SL4005" // apply could not make or alter a table
 	codeQuery    = "SL4006" // a control statement failed
-	codeState    = "SL4007" // the state database does not answer apply
 	codeRollup   = "SL4008" // a rollup could not be computed
 	codeAsk      = "SL4009" // a person's query failed
 	codeWaits    = "SL4101" // an outage: the batch waits

@@ -8,15 +8,13 @@ import (
 	"github.com/ClickHouse/ch-go"
 
 	"github.com/slotline/slotline/event"
-	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
-	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // Plan says what the state database and ClickHouse lack of what the file wants, and how apply would mend it. Nothing is
 // dropped or narrowed, ever, and no database is made.
 func (s *Sink) Plan(ctx context.Context) ([]plan.Change, error) {
-	changes, err := s.planState(ctx)
+	changes, err := s.state.Plan(ctx, s.Groups())
 	if err != nil {
 		return nil, err
 	}
@@ -90,26 +88,6 @@ func (s *Sink) execAll(ctx context.Context, what string, statements []string) er
 		}
 	}
 	return nil
-}
-
-// planState is the part of the plan that concerns MySQL.
-func (s *Sink) planState(ctx context.Context) ([]plan.Change, error) {
-	var version string
-	if err := s.stateDB.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, mysqldb.Wrap(err, codeState, s.statePlace)
-	}
-	engine := "MySQL"
-	if strings.Contains(strings.ToLower(version), "mariadb") {
-		engine = "MariaDB"
-	}
-	version, _, _ = strings.Cut(version, "-")
-	heading := fmt.Sprintf("%s (%s %s)", s.statePlace, engine, version)
-	changes, err := s.state.Plan(ctx, heading, s.Groups())
-	if err != nil {
-		return nil, err
-	}
-	rollups, err := rollup.Plan(ctx, s.stateDB, s.statePlace, s.name, heading, s.rollups)
-	return append(changes, rollups...), err
 }
 
 // version is the server's, as people say it: "26.7".

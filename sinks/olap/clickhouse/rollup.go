@@ -287,7 +287,7 @@ func (s *Sink) planRollups(add func(sign byte, what, note string, statements ...
 		case !s.isThere(r.Name, tables):
 			addDo("rollup "+r.Name, func(ctx context.Context) error {
 				// Before the table: cut off in between, the fill is still wanted.
-				if err := rollup.WantFill(ctx, s.stateDB, s.statePlace, s.name, r.Name); err != nil {
+				if err := s.state.WantFill(ctx, r.Name); err != nil {
 					return err
 				}
 				return s.execAll(ctx, "rollup "+r.Name, append(rollupDDL(r, s.line, s.cluster), rollupViewDDL(r, s.cluster)))
@@ -304,24 +304,9 @@ func (s *Sink) planRollups(add func(sign byte, what, note string, statements ...
 }
 
 // Maintain keeps the rollups until ctx ends.
-func (s *Sink) Maintain(ctx context.Context) {
-	if w := s.rollupWorker(); len(w.Rollups) > 0 {
-		w.Run(ctx)
-	}
-}
-
-func (s *Sink) rollupWorker() *rollup.Worker {
-	return &rollup.Worker{DB: s.stateDB, Sink: s.name, Rollups: s.rollups, Engine: rollupEngine{s}, Owner: s.owner,
-		LeaseTime: s.leaseTime, Logger: s.pool.log}
-}
+func (s *Sink) Maintain(ctx context.Context) { s.state.Worker(rollupEngine{s}, s.pool.log).Run(ctx) }
 
 // RollUp brings every rollup up to the moment at which it was called, whatever other workers do meanwhile.
 func (s *Sink) RollUp(ctx context.Context) error {
-	w := s.rollupWorker()
-	for _, r := range w.Rollups {
-		if err := w.Round(ctx, r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.state.Worker(rollupEngine{s}, s.pool.log).RollUp(ctx)
 }

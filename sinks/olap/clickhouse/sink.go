@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
@@ -44,12 +43,8 @@ type Sink struct {
 	batchBytes int64
 	tables     []*table
 	rollups    []*config.Rollup
-	owner      string
-	leaseTime  time.Duration
 	rules      *intake.Rules
 	state      *intent.State
-	stateDB    *sql.DB
-	statePlace string // "outbox db0/flights"
 	pool       *pool
 	cluster    cluster
 	layout     atomic.Pointer[partitioner.Layout]
@@ -67,8 +62,7 @@ type table struct {
 // New makes a sink. It does no I/O.
 func New(o Options) (*Sink, error) {
 	c := o.Config.Sinks.ClickHouse
-	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
-		stateDB: o.State}
+	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes}
 	if s.name == "" {
 		s.name = "clickhouse"
 	}
@@ -87,14 +81,8 @@ func New(o Options) (*Sink, error) {
 	for _, t := range o.Config.Tables {
 		s.tables = append(s.tables, &table{rollup.BaseOf(t, o.Config.Rollups), insertSQL(t)})
 	}
-	s.rollups, s.owner, s.leaseTime = o.Config.Rollups, owner, o.Config.Outbox.LeaseTime
-	place := o.Config.Sinks.State.Place()
-	s.statePlace = "state " + place
-	if o.Config.Sinks.State.Key() == o.Config.Outbox.DSN.Key() {
-		s.statePlace = "outbox " + place
-	}
-	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
-		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec, Rollups: rollup.Digest(s.rollups)})
+	s.rollups = o.Config.Rollups
+	s.state = intent.New(intent.OptionsOf(o.Config, o.State, s.name, owner, codec))
 	s.pool = &pool{dsn: c.DSN, log: log}
 	s.cluster = cluster{c.Cluster, c.DSN.Database()}
 	s.SetLayout(o.Layout)

@@ -21,7 +21,6 @@ const (
 	codeTable    = "SL4404" // a table or view is not as the file says
 	codeDDL      = "SL4405" // apply could not make or alter a table
 	codeQuery    = "SL4406" // a question to a frontend failed
-	codeState    = "SL4407" // the state database does not answer apply
 	codeWaits    = "SL4408" // an outage: the batch waits
 	codeFatal    = "SL4409" // the server refuses the batch for good
 	codeRow      = "SL4410" // data: the server refuses this one row

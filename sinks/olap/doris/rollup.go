@@ -273,7 +273,7 @@ func (s *Sink) planRollups(add func(sign byte, what, note, statement string), ad
 			what := "rollup " + r.Name
 			addDo(what, func(ctx context.Context) error {
 				// Before the table: cut off in between, the fill is still wanted.
-				if err := rollup.WantFill(ctx, s.stateDB, s.statePlace, s.name, r.Name); err != nil {
+				if err := s.state.WantFill(ctx, r.Name); err != nil {
 					return err
 				}
 				if err := s.define(ctx, what, rollupDDL(r, s.line, s.replication)); err != nil {
@@ -293,24 +293,9 @@ func (s *Sink) planRollups(add func(sign byte, what, note, statement string), ad
 }
 
 // Maintain keeps the rollups until ctx ends.
-func (s *Sink) Maintain(ctx context.Context) {
-	if w := s.rollupWorker(); len(w.Rollups) > 0 {
-		w.Run(ctx)
-	}
-}
+func (s *Sink) Maintain(ctx context.Context) { s.state.Worker(rollupEngine{s}, s.loader.log).Run(ctx) }
 
 // RollUp brings every rollup up to the moment at which it was called, whatever other workers do meanwhile.
 func (s *Sink) RollUp(ctx context.Context) error {
-	w := s.rollupWorker()
-	for _, r := range w.Rollups {
-		if err := w.Round(ctx, r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Sink) rollupWorker() *rollup.Worker {
-	return &rollup.Worker{DB: s.stateDB, Sink: s.name, Rollups: s.rollups, Engine: rollupEngine{s}, Owner: s.owner,
-		LeaseTime: s.leaseTime, Logger: s.loader.log}
+	return s.state.Worker(rollupEngine{s}, s.loader.log).RollUp(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
@@ -46,12 +45,8 @@ type Sink struct {
 	replication int
 	tables      []*table
 	rollups     []*config.Rollup
-	owner       string
-	leaseTime   time.Duration
 	rules       *intake.Rules
 	state       *intent.State
-	stateDB     *sql.DB
-	statePlace  string // "outbox db0/flights"
 	dsn         config.DSN
 	loader      *loader
 	catalog     *sql.DB // the frontends' MySQL protocol
@@ -72,7 +67,7 @@ type table struct {
 func New(o Options) (*Sink, error) {
 	c := o.Config.Sinks.Doris
 	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
-		replication: c.Replication, stateDB: o.State, dsn: c.DSN}
+		replication: c.Replication, dsn: c.DSN}
 	if s.name == "" {
 		s.name = "doris"
 	}
@@ -95,14 +90,8 @@ func New(o Options) (*Sink, error) {
 		}
 		s.tables = append(s.tables, &table{rollup.BaseOf(t, o.Config.Rollups), newEncoder(t), identList(names)})
 	}
-	s.rollups, s.owner, s.leaseTime = o.Config.Rollups, owner, o.Config.Outbox.LeaseTime
-	place := o.Config.Sinks.State.Place()
-	s.statePlace = "state " + place
-	if o.Config.Sinks.State.Key() == o.Config.Outbox.DSN.Key() {
-		s.statePlace = "outbox " + place
-	}
-	s.state = intent.New(intent.Options{DB: o.State, Place: place, Sink: s.name, Owner: owner,
-		LeaseTime: o.Config.Outbox.LeaseTime, Codec: codec, Rollups: rollup.Digest(s.rollups)})
+	s.rollups = o.Config.Rollups
+	s.state = intent.New(intent.OptionsOf(o.Config, o.State, s.name, owner, codec))
 	s.loader = newLoader(c, log)
 	s.catalog = openCatalog(c, connections+len(s.rollups))
 	s.SetLayout(o.Layout)

@@ -60,12 +60,10 @@ func (g *Group) learn(ctx context.Context) error {
 		return g.fencedBy(r)
 	}
 	pending := pendingOf(r, stand)
-	if s.o.Rollups != "" {
-		// A batch that was perhaps sent, and will not be sent again, marked nothing.
-		left := pending == nil && !r.confirmed
-		if err := s.store.takeRollups(ctx, g.number, s.o.Rollups, left); err != nil {
-			return err
-		}
+	// A batch that was perhaps sent, and will not be sent again, marked nothing.
+	left := pending == nil && !r.confirmed
+	if err := s.store.takeRollups(ctx, g.number, rollup.Digest(s.o.Rollups), left); err != nil {
+		return err
 	}
 	if pending != nil && pending.Codec > s.o.Codec {
 		return newer(fmt.Sprintf("%s: %s holds a batch of row format %d that was not confirmed, this release writes format %d",

@@ -8,11 +8,16 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 // Plan says which tables and rows are missing. A partition that is new begins at offset 0: if its log does not, the
-// consumer halts and says so. heading is the line that the changes stand under.
-func (s *State) Plan(ctx context.Context, heading string, groups [][]event.Partition) ([]plan.Change, error) {
+// consumer halts and says so.
+func (s *State) Plan(ctx context.Context, groups [][]event.Partition) ([]plan.Change, error) {
+	heading, err := s.heading(ctx)
+	if err != nil {
+		return nil, s.wrap(err)
+	}
 	if err := progress.CheckFormat(ctx, s.o.DB, s.where()); err != nil {
 		return nil, s.wrap(err)
 	}
@@ -61,7 +66,22 @@ func (s *State) Plan(ctx context.Context, heading string, groups [][]event.Parti
 			What: fmt.Sprintf("%s (%d rows of %s)", progress.Table, len(newParts), s.o.Sink),
 			Do:   func(ctx context.Context) error { return s.wrap(s.seedProgress(ctx, newParts)) }})
 	}
-	return changes, nil
+	rollups, err := rollup.Plan(ctx, s.o.DB, s.where(), s.o.Sink, heading, s.o.Rollups)
+	return append(changes, rollups...), err
+}
+
+// heading is the line that the changes stand under: "outbox db0/flights (MySQL 8.4.3)".
+func (s *State) heading(ctx context.Context) (string, error) {
+	var version string
+	if err := s.o.DB.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return "", err
+	}
+	engine := "MySQL"
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		engine = "MariaDB"
+	}
+	version, _, _ = strings.Cut(version, "-")
+	return fmt.Sprintf("%s (%s %s)", s.o.Heading, engine, version), nil
 }
 
 func (s *State) tables(ctx context.Context) (map[string]bool, error) {

@@ -6,15 +6,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
 const (
@@ -30,11 +33,22 @@ const (
 type Options struct {
 	DB        *sql.DB       // as package mysqldb opens it; not closed here
 	Place     string        // how a person names the database: "db0/flights"
+	Heading   string        // how apply does: "outbox db0/flights"
 	Sink      string        // names the rows
 	Owner     string        // unique to this process: lease.NewOwner()
 	LeaseTime time.Duration // of a group
 	Codec     int           // format of the rows that the engine makes of events
-	Rollups   string        // rollup.Digest of those that the engine keeps; "" if it keeps none
+	Rollups   []*config.Rollup
+}
+
+// OptionsOf are the options of a sink of a line.
+func OptionsOf(c *config.Config, db *sql.DB, sink, owner string, codec int) Options {
+	o := Options{DB: db, Place: c.Sinks.State.Place(), Sink: sink, Owner: owner, LeaseTime: c.Outbox.LeaseTime, Codec: codec, Rollups: c.Rollups}
+	o.Heading = "state " + o.Place
+	if c.Sinks.State.Key() == c.Outbox.DSN.Key() {
+		o.Heading = "outbox " + o.Place
+	}
+	return o
 }
 
 // State is the state of one OLAP sink. It is safe for concurrent use.
@@ -48,6 +62,16 @@ type State struct {
 
 // New makes a State. It does no I/O.
 func New(o Options) *State { return &State{o: o, store: sqlStore{o.DB, o.Sink}} }
+
+// Worker keeps the rollups of the sink in its engine.
+func (s *State) Worker(e rollup.Engine, log *slog.Logger) *rollup.Worker {
+	return &rollup.Worker{DB: s.o.DB, Sink: s.o.Sink, Rollups: s.o.Rollups, Engine: e, Owner: s.o.Owner, LeaseTime: s.o.LeaseTime, Logger: log}
+}
+
+// WantFill asks for a fill of one rollup.
+func (s *State) WantFill(ctx context.Context, name string) error {
+	return rollup.WantFill(ctx, s.o.DB, s.where(), s.o.Sink, name)
+}
 
 // Halt records that a partition has stopped, and why, for status to show.
 func (s *State) Halt(ctx context.Context, p event.Partition, cause *fault.Error) error {

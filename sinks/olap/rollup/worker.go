@@ -92,6 +92,16 @@ func (w *Worker) own(ctx context.Context, r *config.Rollup) error {
 	}
 }
 
+// RollUp brings every rollup up to the moment at which it was called, whatever other workers do meanwhile.
+func (w *Worker) RollUp(ctx context.Context) error {
+	for _, r := range w.Rollups {
+		if err := w.Round(ctx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Round brings one rollup up to the moment at which it began. It needs no lease.
 func (w *Worker) Round(ctx context.Context, r *config.Rollup) error {
 	return round(ctx, state{w.DB, w.Sink, r.Name}, w.Engine, r)
