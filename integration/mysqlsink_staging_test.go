@@ -307,10 +307,7 @@ func TestP7_MySQLSinkWithoutStaging(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			changes, err := s.Plan(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			changes := l.plan(s)
 			noted := 0
 			for _, change := range changes {
 				if change.What == "local_infile is OFF" && strings.Contains(change.Note, c.do) {

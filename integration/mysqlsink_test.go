@@ -55,11 +55,7 @@ func TestP3_MySQLSinkFoldsToTheGreatestVersion(t *testing.T) {
 func TestMySQLSinkPlanIsDoneOnce(t *testing.T) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
 	s := l.sink("a")
-	changes, err := s.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range changes {
+	for _, c := range l.plan(s) {
 		t.Errorf("%s\n  %c %s  %s", c.Where, c.Sign, c.What, c.Note)
 	}
 	o := l.takeOver(s, 0)
@@ -72,9 +68,9 @@ func TestMySQLSinkPlanIsDoneOnce(t *testing.T) {
 	if _, err := l.sink("b").TakeOver(t.Context(), []event.Partition{l.part(0)}); fault.CodeOf(err) != "SL6203" {
 		t.Errorf("take-over without a progress row: %v", err)
 	}
-	changes, err = s.Plan(t.Context())
-	if err != nil || len(changes) != 2 || !strings.Contains(changes[0].What, "slotline_progress (1 rows)") || changes[1].What != "notes" {
-		t.Fatalf("plan %+v, %v", changes, err)
+	changes := l.plan(s)
+	if len(changes) != 2 || !strings.Contains(changes[0].What, "slotline_progress (1 rows)") || changes[1].What != "notes" {
+		t.Fatalf("plan %+v", changes)
 	}
 	l.apply(s)
 	// Partition 0 has the broadcast table's events: a new shard needs all of them.
@@ -397,9 +393,8 @@ func TestMySQLSinkRefusesSecondaryUniqueKey(t *testing.T) {
 	if r := l.progress("s1", 1); r.HaltCode != "" || r.HaltText != "" || !r.HaltedAt.IsZero() {
 		t.Errorf("resumed %+v", r)
 	}
-	changes, err := l.sink("b").Plan(t.Context())
-	if err != nil || len(changes) != 1 || changes[0].Sign != 'x' || !strings.Contains(changes[0].Note, "uk_name") {
-		t.Errorf("plan: %+v, %v", changes, err)
+	if changes := l.plan(l.sink("b")); len(changes) != 1 || changes[0].Sign != 'x' || !strings.Contains(changes[0].Note, "uk_name") {
+		t.Errorf("plan: %+v", changes)
 	}
 }
 
@@ -581,9 +576,8 @@ func TestMySQLSinkAddColumnEverywhere(t *testing.T) {
 	newer.applyBatch(o, newer.batch(2, newer.message(1, "items", event.Upsert, 1, values)))
 	l.wantRows("s1", "items_202001", "item,COALESCE(added,'-')", "1|-")
 	l.wantRows("s1", "items_202611", "item,COALESCE(added,'-')", "2|-", "3|2024-10-04")
-	changes, err := newer.sink("again").Plan(t.Context())
-	if err != nil || len(changes) > 0 {
-		t.Errorf("plan after apply: %+v, %v", changes, err)
+	if changes := newer.plan(newer.sink("again")); len(changes) > 0 {
+		t.Errorf("plan after apply: %+v", changes)
 	}
 }
 
