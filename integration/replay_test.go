@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/slotline/slotline/examples/flights/nyc"
 	"github.com/slotline/slotline/integration/harness"
 )
@@ -130,6 +133,30 @@ func watch(t *testing.T, db *sql.DB, tables []string) (stop func()) {
 	}
 }
 
+// snapshot is a reader's transaction that sees all tables as they were when it began, and has looked at none of them yet.
+type snapshot struct{ tx *sql.Tx }
+
+func openSnapshot(t *testing.T, db *sql.DB) *snapshot {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &snapshot{tx}
+	s.count(t, "slotline_layout")
+	return s
+}
+
+func (s *snapshot) count(t *testing.T, table string) (n int) {
+	t.Helper()
+	if err := s.tx.QueryRow("SELECT COUNT(*) FROM " + table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func (s *snapshot) end() { _ = s.tx.Rollback() }
+
 var jobLine = regexp.MustCompile(`(?m)^job (rb[0-9a-f]{4})$`)
 
 // replaying runs slotline replay in the background, and gives the job's name once it is known.
@@ -159,6 +186,12 @@ func TestP11_RebuildWhileItServes(t *testing.T) {
 	emitting.Go(func() { w.emit(t, flights[1], 2) })
 	stop := watch(t, w.shards["s1"], w.monthTables(t, w.shards["s1"], "flights"))
 	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--yes")
+	old := openSnapshot(t, w.shards["s1"])
+	p.WaitOutput(t, "swap     ", time.Minute) // not the plan, where it stands otherwise
+	if n, least := old.count(t, "flights_201303"), 100; n < least {
+		t.Errorf("a snapshot of when the tables were empty sees %d rows after the swap began, want %d or more", n, least)
+	}
+	old.end()
 	p.WaitOutput(t, "observe ", time.Minute)
 	emitting.Wait()
 	stop()
@@ -240,6 +273,22 @@ func TestReplayVerifyAndRepair(t *testing.T) {
 	run.Stop(t, time.Minute)
 	compare(t, "shards after the repair", w.shardFigures(t), want)
 	w.checkPlaces(t)
+
+	// A log whose beginning was removed makes no whole table.
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.kafka.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	cut := kadm.Offsets{}
+	cut.AddOffset(w.cfg.Kafka.Topic, 0, 5, -1)
+	if _, err := kadm.NewClient(cl).DeleteRecords(t.Context(), cut); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.replayCommand(t, "rebuild", "--shard", "s1", "--yes"); r.Code != 1 || !strings.Contains(r.Stderr, "SL7503") ||
+		!strings.Contains(r.Stderr, "partition 0 begins at offset 5") {
+		t.Errorf("rebuild from a log that was cut ends with %d:\n%s", r.Code, r.Stderr)
+	}
 }
 
 // jobLineOf is the first job that status lists.
