@@ -94,14 +94,6 @@ func (e ends) reached(other ends) bool {
 	return true
 }
 
-// less is how many offsets of other lie at e and above.
-func (e ends) less(other ends) (n int64) {
-	for p, end := range other {
-		n += max(0, end-e[p])
-	}
-	return n
-}
-
 func (e ends) sum() (n int64) {
 	for _, end := range e {
 		n += end
