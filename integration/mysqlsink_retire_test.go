@@ -186,6 +186,12 @@ func TestRetireCutBeforeTheDrop(t *testing.T) {
 	a, s := l.tenantIn(1, "s1"), l.sink("a")
 	o := l.takeOver(s, 1)
 	l.applyBatch(o, l.batch(0, l.message(1, "items", event.Upsert, 1, dated(a, 1, january2013)), l.message(1, "items", event.Upsert, 1, dated(a, 2, february2013))))
+	late := l.batch(2, l.message(1, "items", event.Upsert, 1, dated(a, 3, february2013)), l.message(1, "items", event.Upsert, 1, dated(a, 4, january2013)))
+	february := l.batch(2, late.Messages[0])
+	ready, err := o.Prepare(february)
+	if err != nil {
+		t.Fatal(err)
+	}
 	blocker, err := l.dbs["s1"].Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -206,8 +212,12 @@ func TestRetireCutBeforeTheDrop(t *testing.T) {
 	if got := l.months("s1"); !slices.Equal(got, []string{"items_201302"}) || l.below("s1") != r.Below {
 		t.Errorf("tables %v, below %v", got, l.below("s1"))
 	}
+	// The table is there, and who had the partition before writes nothing to it.
+	if _, err := ready.Apply(t.Context()); !fault.Is(err, fault.Fenced) {
+		t.Errorf("a batch of before: %v; wanted fenced", err)
+	}
 	o = l.takeOver(s, 1)
-	l.applyBatch(o, l.batch(2, l.message(1, "items", event.Upsert, 1, dated(a, 3, february2013)), l.message(1, "items", event.Upsert, 1, dated(a, 4, january2013))))
+	l.applyBatch(o, late)
 	l.wantRows("s1", "items_201302", "item", "2")
 	if retiredCount(s, 0) != 2 {
 		t.Errorf("%d passed over", retiredCount(s, 0))
