@@ -233,7 +233,7 @@ func (w *wholeLine) nothingLeft(t *testing.T, job string) {
 // Verify names exactly the rows that were harmed, while events keep coming; repair mends them, and the next verify finds
 // none. Nothing to compare is a failure.
 func TestReplayVerifyAndRepair(t *testing.T) {
-	t.Parallel()
+	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	if r := w.replayCommand(t, "verify", "--shard", "s1"); r.Code != 1 || !strings.Contains(r.Stderr, "SL7509") {
 		t.Errorf("verify of nothing ends with %d:\n%s", r.Code, r.Stderr)
