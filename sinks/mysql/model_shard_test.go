@@ -114,11 +114,18 @@ func (s *modelShard) restore() {
 	s.crash()
 	i := s.random.IntN(len(s.backups))
 	s.now, s.backups = s.backups[i].clone(), s.backups[:i+1]
-	s.dropRetired()
+	if s.below != partitioner.NoMonth { // the backup knows nothing of it
+		s.retire()
+	}
 }
 
-// dropRetired drops the month tables that are retired.
-func (s *modelShard) dropRetired() {
+// retire bumps the owner epochs, so that nobody goes on who has not read what is retired, and drops the month tables.
+func (s *modelShard) retire() {
+	for p, r := range s.now.progress {
+		r.OwnerEpoch++
+		r.Owner = ""
+		s.now.progress[p] = r
+	}
 	maps.DeleteFunc(s.now.rows, func(key string, _ modelRow) bool {
 		return retired(202605, s.below) && strings.HasPrefix(key, "items_202605|")
 	})

@@ -366,12 +366,7 @@ func (m *model) retire(s *modelShard) {
 	}
 	m.seen["retired"]++
 	s.below = 202606
-	for p, r := range s.now.progress {
-		r.OwnerEpoch++
-		r.Owner = ""
-		s.now.progress[p] = r
-	}
-	s.dropRetired()
+	s.retire()
 }
 
 func (m *model) takeOver(process, p int32) {
