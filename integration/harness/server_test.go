@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -93,15 +94,22 @@ func TestAPrivateKafkaKeepsDataAndAddress(t *testing.T) {
 	wantRecords(t, k, topic, 3)
 }
 
-func TestMySQLIsDurable(t *testing.T) {
-	m := MySQL(t)
-	db := m.Open(t, m.NewDatabase(t, Name(t)))
-	var syncBinlog, flush, infile int
-	if err := db.QueryRow("SELECT @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@local_infile").Scan(&syncBinlog, &flush, &infile); err != nil {
-		t.Fatal(err)
+func TestMySQLIsDurableWhereThatIsAskedFor(t *testing.T) {
+	m := PrivateMySQL(t)
+	settings := func() (list [3]int) {
+		t.Helper()
+		err := m.Open(t, "").QueryRow("SELECT @@sync_binlog, @@innodb_flush_log_at_trx_commit, @@local_infile").Scan(&list[0], &list[1], &list[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
 	}
-	if syncBinlog != 1 || flush != 1 || infile != 1 {
-		t.Errorf("sync_binlog %d, innodb_flush_log_at_trx_commit %d, local_infile %d; want 1, 1, 1", syncBinlog, flush, infile)
+	if have := settings(); have != [3]int{0, 2, 1} {
+		t.Errorf("sync_binlog, innodb_flush_log_at_trx_commit, local_infile are %d, want 0 2 1: a commit outlives a kill", have)
+	}
+	m.MakeDurable(t)
+	if have := settings(); os.Getenv(mysqlVariable) == "" && have != [3]int{1, 1, 1} {
+		t.Errorf("sync_binlog, innodb_flush_log_at_trx_commit, local_infile are %d, want 1 1 1: a commit is on the disk", have)
 	}
 }
 

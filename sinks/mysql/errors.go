@@ -47,6 +47,8 @@ func (s *Sink) Grants() []string {
 			list = append(list, "-- months.keep is set: for slotline tables retire alone",
 				fmt.Sprintf("GRANT DROP ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
 		}
+		list = append(list, "-- for slotline replay alone",
+			fmt.Sprintf("GRANT DELETE, DROP, LOCK TABLES ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
 	}
 	return list
 }
