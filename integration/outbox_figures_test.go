@@ -161,7 +161,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 		}
 		cpu, began := p.CPU(t), time.Now()
 		q, b := status()
-		time.Sleep(6 * time.Second)
+		time.Sleep(12 * time.Second)
 		q2, b2 := status()
 		took := time.Since(began)
 		asked, bytes = float64(q2-q-1)/took.Seconds()/lanes, float64(b2-b)/took.Seconds()/lanes

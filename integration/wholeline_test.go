@@ -679,7 +679,10 @@ func (w *wholeLine) checkLine(t *testing.T, e *emission, repeats int, flights []
 // All flights of 2013 as a million events, through the real binary: every figure, in shards and in ClickHouse, equals
 // the CSV, with repeats in the topic and a shard's progress put back on the way.
 func TestWholeLine_AllFlights(t *testing.T) { // not parallel: it needs both cores
-	w := newLine(t, sharedServers(t), "")
+	// Larger batches than the other tests have, which want a short way: a million events are a load.
+	w := newLineAt(t, sharedServers(t), harness.Name(t), "")
+	w.file = w.write(t, strings.Replace(w.text(t), "batch_age: 200ms }", "batch_age: 1s }\n  mysql: { batch_age: 100ms }", 1))
+	w.applied(t)
 	flights, want := reference(t, nil)
 	run := w.start(t, "run")
 	began := time.Now()

@@ -39,7 +39,7 @@ var defaultTiming = Timing{
 }
 
 const (
-	pollPauseMax = 50 * time.Millisecond // of the pause that a slow read earns
+	pollPauseMax = 20 * time.Millisecond // of the pause that a slow read earns
 
 	suspectsMax = 2000   // gap ranges looked at by one READ UNCOMMITTED read
 	foundMax    = 50_000 // ids that such a read, or a sweep, returns at most
@@ -93,6 +93,7 @@ func serverSum(uuid string) uint64 { return uint64(crc32.ChecksumIEEE([]byte(uui
 func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 	defer r.disconnect()
 	pause, failures := r.time.PollMin, 0
+	woken := false // a wake led to the read
 	for ctx.Err() == nil {
 		began := time.Now()
 		b, more, err := r.step(ctx)
@@ -122,7 +123,9 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 			case <-ctx.Done():
 				return nil
 			}
-			if len(b.items) > 0 {
+			// Whoever wakes the lane does so for each event: nothing is gained by looking again soon. Events that were
+			// not announced come from elsewhere, and more of them may follow.
+			if len(b.items) > 0 && !woken {
 				pause = r.time.PollMin
 			}
 		}
@@ -141,11 +144,14 @@ func (r *reader) run(ctx context.Context, out chan<- *readBatch) error {
 			wait = time.Until(earlier(r.nextLook, r.nextSweep))
 		}
 		t := time.NewTimer(max(0, wait))
+		woken = false
 		select {
 		case <-t.C:
 			pause = min(2*pause, r.time.PollMax)
 		case <-r.wake:
-			pause = r.time.PollMin
+			if woken = true; idle { // the glance wakes it too, for events that nobody else announces
+				pause = r.time.PollMin
+			}
 		case order := <-r.orders:
 			r.obey(order)
 		case <-ctx.Done():
