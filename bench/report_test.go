@@ -83,7 +83,8 @@ func TestNamesAreOnesOwn(t *testing.T) {
 	for _, b := range benches {
 		names = append(names, b.name)
 	}
-	want := []string{"emit_overhead", "relay_drain", "relay_latency", "mysql_text_insert", "mysql_text_update", "mysql_staging_insert", "mysql_staging_update", "clickhouse_insert"}
+	want := []string{"emit_overhead", "relay_drain", "relay_latency", "mysql_text_insert", "mysql_text_update", "mysql_staging_insert", "mysql_staging_update",
+		"mysql_hot_entity", "mysql_two_shards", "clickhouse_insert", "clickhouse_over_mysql", "rollup_refresh"}
 	if !slices.Equal(names, want) {
 		t.Errorf("benches %v, want %v", names, want)
 	}
