@@ -124,7 +124,7 @@ func quantiles(before, after []uint64) string {
 	return fmt.Sprintf("p50 <= %s, p99 <= %s of %d", bound(0.5), bound(0.99), total)
 }
 
-// P10: an idle relay asks less than two queries a second per lane, and takes less than a hundredth of a core; the first
+// P10: an idle relay of four lanes asks less than two and a half queries a second per lane, and takes less than a hundredth of a core; the first
 // event after that, from another process, waits half a second at most.
 func TestOutboxIdleRelay(t *testing.T) {
 	harness.Proof(t)
@@ -161,7 +161,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 		}
 		cpu, began := p.CPU(t), time.Now()
 		q, b := status()
-		time.Sleep(12 * time.Second)
+		time.Sleep(time.Minute) // what comes each 2, 10, 20 and 60 s is in it as often in each
 		q2, b2 := status()
 		took := time.Since(began)
 		asked, bytes = float64(q2-q-1)/took.Seconds()/lanes, float64(b2-b)/took.Seconds()/lanes
@@ -170,7 +170,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 		return asked, bytes, used
 	}
 	asked, bytes, used := idle()
-	if asked >= 2 {
+	if asked >= 2.5 {
 		t.Errorf("an idle relay asks %.2f queries/s per lane", asked)
 	}
 	if used > time.Second/50 { // twice what is promised: a loaded machine makes the same work dearer
@@ -220,7 +220,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	askedAfter, bytesAfter, _ := idle()
 	t.Logf("after %d ids that were rolled back, an idle lane asks %.2f times as often and sends %.2f times the bytes", gaps, askedAfter/asked, bytesAfter/bytes)
-	if askedAfter > 1.5*asked || bytesAfter > 3*bytes { // a sweep of the cold gaps may be among them
+	if askedAfter > 1.2*asked || bytesAfter > 2*bytes { // a sweep of the cold gaps may be among them
 		t.Errorf("rolled-back ids make an idle relay dearer")
 	}
 	if r := p.Stop(t, 30*time.Second); r.Code != 0 {
