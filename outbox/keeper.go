@@ -40,7 +40,7 @@ func (s *session) keepPartitions(ctx context.Context) {
 	var purgeAt time.Time
 	for ctx.Err() == nil {
 		pause := s.relay.o.Timing.Split
-		err := s.splitAhead(ctx, splits)
+		err := s.splitAhead(ctx)
 		switch {
 		case err == nil:
 			splits = 0
@@ -131,8 +131,8 @@ func purgeFault(lane int, err error) error {
 // ddlWait is how long a statement may wait after so many tries in vain.
 func ddlWait(tries int) time.Duration { return backoff(tries+1, ddlWaitMin, ddlWaitMax) }
 
-// splitAhead splits MAXVALUE if too few empty partitions lie ahead. It is the tries-th time after so many in vain.
-func (s *session) splitAhead(ctx context.Context, tries int) error {
+// splitAhead splits MAXVALUE if too few empty partitions lie ahead.
+func (s *session) splitAhead(ctx context.Context) error {
 	db, table := s.relay.o.DB, LaneTable(s.lane)
 	bounds, err := partitionBounds(ctx, db, table)
 	if err != nil || len(bounds) == 0 { // a server that does not list partitions keeps none
@@ -153,7 +153,7 @@ func (s *session) splitAhead(ctx context.Context, tries int) error {
 	if len(add) == 0 || !s.held.Alive() {
 		return nil
 	}
-	return runDDL(ctx, db, s.lane, splitSQL(s.lane, add), ddlWait(tries))
+	return s.purger.ddl(ctx, splitSQL(s.lane, add))
 }
 
 func partitionBounds(ctx context.Context, db *sql.DB, table string) ([]uint64, error) {
@@ -226,7 +226,7 @@ func runDDL(ctx context.Context, db *sql.DB, lane int, statement string, wait ti
 	if err != nil {
 		return err
 	}
-	defer drop(conn) // it is of no use to others: its lock_wait_timeout is short, and it holds the lock of ddlLockSQL
+	defer mysqldb.Discard(conn) // it is of no use to others: its lock_wait_timeout is short, and it holds the lock of ddlLockSQL
 	// Should this process die, or the KILL below not get through, the statement gives up by itself.
 	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2"); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
 )
 
 // View is how a lane stands by what is stored of it, for status.
@@ -32,7 +33,7 @@ func Views(ctx context.Context, db *sql.DB, lanes int) ([]View, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer drop(conn) // its statistics setting is its own
+	defer mysqldb.Discard(conn) // its statistics setting is its own
 	if err := freshStatistics(ctx, conn); err != nil {
 		return nil, err
 	}

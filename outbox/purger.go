@@ -42,7 +42,7 @@ type purger struct {
 
 	anchor  knownRow // a row that was read: while it is there, the table is the one that was read
 	decided Purged   // a partition in which nothing can come any more, until it is dropped
-	tries   int      // statements that waited for the lane table in vain, less those that did not
+	tries   int      // statements of ddl that waited for the lane table in vain, less those that did not
 }
 
 // Purged is a partition that was purged.
@@ -402,7 +402,7 @@ func (p *purger) exec(ctx context.Context, statement string) error {
 	if err != nil {
 		return err
 	}
-	defer drop(conn)
+	defer mysqldb.Discard(conn)
 	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 1"); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/lease"
 )
 
@@ -36,7 +37,7 @@ func Partitions(ctx context.Context, db *sql.DB, lanes int) ([]PartitionView, er
 	if err != nil {
 		return nil, err
 	}
-	defer drop(conn) // its statistics setting is its own
+	defer mysqldb.Discard(conn) // its statistics setting is its own
 	if err := freshStatistics(ctx, conn); err != nil {
 		return nil, err
 	}

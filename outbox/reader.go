@@ -298,15 +298,9 @@ var pad = func() string {
 // disconnect closes the connection rather than giving it back: a transaction may be open on it.
 func (r *reader) disconnect() {
 	if r.conn != nil {
-		drop(r.conn)
+		mysqldb.Discard(r.conn)
 		r.conn = nil
 	}
-}
-
-// drop closes a connection that is of no use to others.
-func drop(conn *sql.Conn) {
-	conn.Raw(func(any) error { return driver.ErrBadConn })
-	conn.Close()
 }
 
 // read is one read: the rows after the greatest id read, and those that fill hot gaps, in one read view.

@@ -140,7 +140,7 @@ func (s *session) askDatabase(ctx context.Context, entries []tailEntry) (d datab
 	if err != nil {
 		return d, err
 	}
-	defer drop(conn) // its statistics setting is its own
+	defer mysqldb.Discard(conn) // its statistics setting is its own
 	if err := freshStatistics(ctx, conn); err != nil {
 		return d, err
 	}

@@ -269,7 +269,7 @@ func (c *comparer) details(ctx context.Context, from, to []any) (list []Differen
 	if err != nil {
 		return nil, 0, c.r.wrap(err)
 	}
-	defer discard(conn)
+	defer mysqldb.Discard(conn)
 	for _, statement := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return nil, 0, c.r.wrap(err)

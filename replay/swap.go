@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"strconv"
 	"strings"
@@ -85,7 +84,7 @@ func (r *Replay) trySwap(ctx context.Context, p *pairing, pairs []pair, beside, 
 		return s, false, r.wrap(err)
 	}
 	// Closed, not given back: that ends its locks, whatever happened before.
-	defer discard(conn)
+	defer mysqldb.Discard(conn)
 	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2"); err != nil {
 		return s, false, r.wrap(err)
 	}
@@ -179,12 +178,6 @@ func (r *Replay) killable(ctx context.Context, conn *sql.Conn, id int64, stateme
 	}
 }
 
-// discard closes a connection, in place of giving it back to its pool with what it holds: locks, a snapshot, settings.
-func discard(conn *sql.Conn) {
-	conn.Raw(func(any) error { return driver.ErrBadConn })
-	conn.Close()
-}
-
 // lockError says who has the tables.
 func (r *Replay) lockError(ctx context.Context, j *Job, pairs []pair) error {
 	var names []string
@@ -226,7 +219,7 @@ func (r *Replay) snapshots(ctx context.Context) error {
 	if err != nil {
 		return r.wrap(err)
 	}
-	defer discard(conn)
+	defer mysqldb.Discard(conn)
 	if _, err := conn.ExecContext(ctx, "START TRANSACTION"); err != nil {
 		return r.wrap(err)
 	}

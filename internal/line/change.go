@@ -3,7 +3,6 @@ package line
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,7 +63,7 @@ func (l *Line) applyAlone(ctx context.Context, p *Plan) (end func(), err error) 
 	if err != nil {
 		return nil, mysqldb.Wrap(err, "SL1807", where)
 	}
-	end = func() { conn.Raw(func(any) error { return driver.ErrBadConn }) } // closed, which ends the lock
+	end = func() { mysqldb.Discard(conn) } // which ends the lock
 	// The session must not end while it says nothing.
 	_, err = conn.ExecContext(ctx, "SET SESSION wait_timeout = 86400")
 	var got sql.NullInt64

@@ -117,3 +117,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // Ident quotes a name for SQL.
 func Ident(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// Discard closes a connection, in place of giving it back to its pool with what it holds: locks, a snapshot, settings.
+func Discard(conn *sql.Conn) {
+	conn.Raw(func(any) error { return driver.ErrBadConn }) // closes conn too
+}

@@ -229,13 +229,13 @@ func (t *task) transact(ctx context.Context, e *engine, lists [][]entry) error {
 	undo := rollback
 	if len(lists) > 0 {
 		if loaded, err = t.load(ctx, conn, e, lists); err != nil {
-			discard(conn)
+			mysqldb.Discard(conn)
 			return &unstaged{err}
 		}
 		end += dropSQL(loaded)
 		undo = func(ctx context.Context, conn *sql.Conn) {
 			rollback(ctx, conn)
-			discard(conn)
+			mysqldb.Discard(conn)
 		}
 	}
 	moved, err := t.send(ctx, conn, e, loaded)
@@ -255,7 +255,7 @@ func (t *task) transact(ctx context.Context, e *engine, lists [][]entry) error {
 	}
 	if _, err := exec(ctx, conn, end); err != nil {
 		// Whether it was carried out is in the progress row. The connection may hold a transaction: it is not used again.
-		discard(conn)
+		mysqldb.Discard(conn)
 		if err := t.read(ctx); err != nil {
 			return err
 		}
@@ -441,13 +441,8 @@ func exec(ctx context.Context, conn *sql.Conn, query string) (result mysql.Resul
 // rollback ends the transaction; a connection where that fails is not used again.
 func rollback(ctx context.Context, conn *sql.Conn) {
 	if _, err := exec(ctx, conn, "ROLLBACK"); err != nil {
-		discard(conn)
+		mysqldb.Discard(conn)
 	}
-}
-
-// discard closes the connection instead of giving it back to its pool.
-func discard(conn *sql.Conn) {
-	conn.Raw(func(any) error { return driver.ErrBadConn })
 }
 
 func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }

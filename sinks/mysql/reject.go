@@ -23,7 +23,7 @@ func (t *task) search(ctx context.Context, cause error) error {
 	}
 	defer conn.Close()
 	if _, err := exec(ctx, conn, "START TRANSACTION"); err != nil {
-		discard(conn)
+		mysqldb.Discard(conn)
 		return err
 	}
 	err = t.trials(ctx, conn)

@@ -91,7 +91,7 @@ func (sh *shard) lockMonths(ctx context.Context, conn *sql.Conn) error {
 func (sh *shard) unlockMonths(ctx context.Context, conn *sql.Conn) {
 	var released sql.NullInt64
 	if err := conn.QueryRowContext(ctx, "SELECT RELEASE_LOCK(?)", sh.monthsLock()).Scan(&released); err != nil {
-		discard(conn)
+		mysqldb.Discard(conn)
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *Sink) Retire(ctx context.Context, r *Retirement, by string) error {
 		return sh.retireError(err, "")
 	}
 	defer func() {
-		discard(conn) // its settings are its own
+		mysqldb.Discard(conn) // its settings are its own
 		conn.Close()
 	}()
 	if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = "+retireLockWait+", lock_wait_timeout = "+dropPatience); err != nil {

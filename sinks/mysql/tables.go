@@ -34,7 +34,7 @@ func (s *Sink) TableSizes(ctx context.Context, shardName string) (have, missing 
 		return nil, nil, sh.wrap(err)
 	}
 	defer func() {
-		discard(conn) // its statistics setting is its own
+		mysqldb.Discard(conn) // its statistics setting is its own
 		conn.Close()
 	}()
 	// Else the server may answer with the figures of yesterday. Only MySQL has the setting.
