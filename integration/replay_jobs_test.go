@@ -146,7 +146,7 @@ func TestReplayPauseAndAbort(t *testing.T) {
 	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
 	w.emit(t, flights[0], 1)
 	w.waitShards(t)
-	p, job := w.replaying(t, "rebuild", "--shard", "s2", "--rate", "500", "--yes")
+	p, job := w.replaying(t, "rebuild", "--shard", "s2", "--rate", "100", "--yes") // a minute, so that it is still at it when it is aborted
 	w.run(t, 0, "replay", "pause", job)
 	if r := p.Wait(t, time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, "paused") {
 		t.Errorf("a paused job ends with %d:\n%s", r.Code, r.Stderr)
