@@ -77,28 +77,17 @@ func replayPlanCommand(o *options) *cobra.Command {
 	f := &specFlags{}
 	cmd := &cobra.Command{Use: "plan", Args: cobra.NoArgs, Short: "What a rebuild would read, need and touch; changes nothing",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			l, err := o.openQuiet()
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			r, err := l.Replay(cmd.Context(), replay.Options{Shard: f.shard})
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			p, err := r.Plan(cmd.Context(), f.spec)
-			if err != nil {
-				return err
-			}
-			plan := line.ReplayPlan{Plan: p}
-			if err := render(o.output, plan, plan.WriteText); err != nil {
-				return err
-			}
-			return p.Refused
+			return withShard(cmd, o, f, replay.Options{}, func(ctx context.Context, r *replay.Replay) error {
+				p, err := r.Plan(ctx, f.spec)
+				if err != nil {
+					return err
+				}
+				plan := line.ReplayPlan{Plan: p}
+				if err := render(o.output, plan, plan.WriteText); err != nil {
+					return err
+				}
+				return p.Refused
+			})
 		}}
 	f.add(cmd)
 	return cmd
@@ -117,12 +106,22 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.acceptDead, "accept-dead", false, "swap though events cannot be applied that the live sink has no dead letter of")
 }
 
-func (f *runFlags) options(cmd *cobra.Command, say func(replay.Line)) replay.Options {
-	ro := replay.Options{Say: say, AllowEmpty: f.allowEmpty, AcceptDead: f.acceptDead, Detach: f.detach}
+func (f *runFlags) options(cmd *cobra.Command) replay.Options {
+	ro := replay.Options{AllowEmpty: f.allowEmpty, AcceptDead: f.acceptDead, Detach: f.detach}
 	if !f.yes {
 		ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
 	}
 	return ro
+}
+
+// beginJob makes a job and runs it.
+func beginJob(cmd *cobra.Command, r *replay.Replay, spec replay.Spec) error {
+	job, err := r.Begin(cmd.Context(), spec)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "job %s\n", job.Name)
+	return runJob(cmd, r, job.Name)
 }
 
 // runJob carries a job on; that a person said no is exit status 1.
@@ -149,42 +148,23 @@ func replayRebuildCommand(o *options) *cobra.Command {
 both work without it. --detach ends after the swap.`,
 		Example: "  slotline replay rebuild --shard s2 --tables flights --rate 20000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			l, err := o.openQuiet()
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			out := newLines(os.Stderr)
-			ro := rf.options(cmd, out.say)
-			ro.Shard = f.shard
-			r, err := l.Replay(cmd.Context(), ro)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			p, err := r.Plan(cmd.Context(), f.spec)
-			if err != nil {
-				return err
-			}
-			if err := (line.ReplayPlan{Plan: p}).WriteText(os.Stderr); err != nil {
-				return err
-			}
-			if p.Refused != nil {
-				return p.Refused
-			}
-			if !rf.yes && !confirm(cmd.InOrStdin(), "Start? Readers see nothing until the swap.") {
-				fmt.Fprintln(os.Stderr, "Nothing was changed.")
-				return exit(exitFailed)
-			}
-			job, err := r.Begin(cmd.Context(), f.spec)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "job %s\n", job.Name)
-			return runJob(cmd, r, job.Name)
+			return withShard(cmd, o, f, rf.options(cmd), func(ctx context.Context, r *replay.Replay) error {
+				p, err := r.Plan(ctx, f.spec)
+				if err != nil {
+					return err
+				}
+				if err := (line.ReplayPlan{Plan: p}).WriteText(os.Stderr); err != nil {
+					return err
+				}
+				if p.Refused != nil {
+					return p.Refused
+				}
+				if !rf.yes && !confirm(cmd.InOrStdin(), "Start? Readers see nothing until the swap.") {
+					fmt.Fprintln(os.Stderr, "Nothing was changed.")
+					return exit(exitFailed)
+				}
+				return beginJob(cmd, r, f.spec)
+			})
 		}}
 	f.add(cmd)
 	rf.add(cmd)
@@ -202,38 +182,22 @@ slotline_repair.
 Exit status: 3 when rows differ and were not mended.`,
 		Example: "  slotline replay verify --shard s2 --tables flights",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
-			}
-			l, err := o.openQuiet()
-			if err != nil {
-				return err
-			}
-			defer l.Close()
 			verdict := line.ReplayVerdict{Shard: f.shard}
-			ro := replay.Options{Shard: f.shard, Say: newLines(os.Stderr).say, Repair: repair, AllowEmpty: allowEmpty, AcceptDead: acceptDead,
+			ro := replay.Options{Repair: repair, AllowEmpty: allowEmpty, AcceptDead: acceptDead,
 				Compared: func(c *replay.Comparison) { verdict.Comparison = c }}
 			if !yes {
 				ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
 			}
-			r, err := l.Replay(cmd.Context(), ro)
-			if err != nil {
-				return err
-			}
-			defer r.Close()
 			f.spec.VerifyOnly = true
-			job, err := r.Begin(cmd.Context(), f.spec)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(os.Stderr, "job %s\n", job.Name)
-			err = runJob(cmd, r, job.Name)
-			if verdict.Comparison != nil {
-				if rerr := render(o.output, verdict, verdict.WriteText); err == nil {
-					err = rerr
+			return withShard(cmd, o, f, ro, func(_ context.Context, r *replay.Replay) error {
+				err := beginJob(cmd, r, f.spec)
+				if verdict.Comparison != nil {
+					if rerr := render(o.output, verdict, verdict.WriteText); err == nil {
+						err = rerr
+					}
 				}
-			}
-			return err
+				return err
+			})
 		}}
 	f.add(cmd)
 	flags := cmd.Flags()
@@ -250,8 +214,7 @@ func replayResumeCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "resume JOB", Args: cobra.ExactArgs(1), Short: "Carry a job on from where it stopped",
 		Long: "A process that died keeps its job for another five seconds.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := newLines(os.Stderr)
-			return withJob(cmd, o, args[0], rf.options(cmd, out.say), func(_ context.Context, r *replay.Replay) error {
+			return withJob(cmd, o, args[0], rf.options(cmd), func(_ context.Context, r *replay.Replay) error {
 				return runJob(cmd, r, args[0])
 			})
 		}}
@@ -282,17 +245,31 @@ func replayStatusCommand(o *options) *cobra.Command {
 		}}
 }
 
+// withShard opens the shard that f names, which it checks first.
+func withShard(cmd *cobra.Command, o *options, f *specFlags, ro replay.Options, do func(context.Context, *replay.Replay) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	ro.Shard = f.shard
+	return withReplay(cmd, o, ro, (*line.Line).Replay, do)
+}
+
 // withJob opens the shard that has a job.
 func withJob(cmd *cobra.Command, o *options, job string, ro replay.Options, do func(context.Context, *replay.Replay) error) error {
+	return withReplay(cmd, o, ro, func(l *line.Line, ctx context.Context, ro replay.Options) (*replay.Replay, error) {
+		return l.ReplayOf(ctx, job, ro)
+	}, do)
+}
+
+func withReplay(cmd *cobra.Command, o *options, ro replay.Options,
+	open func(*line.Line, context.Context, replay.Options) (*replay.Replay, error), do func(context.Context, *replay.Replay) error) error {
 	l, err := o.openQuiet()
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if ro.Say == nil {
-		ro.Say = newLines(os.Stderr).say
-	}
-	r, err := l.ReplayOf(cmd.Context(), job, ro)
+	ro.Say = newLines(os.Stderr).say
+	r, err := open(l, cmd.Context(), ro)
 	if err != nil {
 		return err
 	}
