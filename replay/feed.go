@@ -83,7 +83,7 @@ func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*fee
 	ctx, f.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(f.done)
-		err := consumers.Run(ctx, consumers.Options{Config: &cfg, Sink: &besideSink{tables, f}, Logger: r.o.Logger,
+		err := r.history().consume(ctx, consumers.Options{Config: &cfg, Sink: &besideSink{tables, f}, Logger: r.o.Logger,
 			Batch:  consumers.Limits{Rows: feedBatchRows, Bytes: feedBatchBytes, Age: feedBatchAge},
 			Reload: func(context.Context) error { return f.layoutChanged() }, Bury: f.bury})
 		if err != nil && ctx.Err() == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
-	"github.com/slotline/slotline/internal/kafka"
 )
 
 // Plan is what a job would read, need and touch.
@@ -117,33 +116,21 @@ func (r *Replay) planLog(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
-	var at []event.Position
+	var parts []event.Partition
 	for _, row := range rows {
-		at = append(at, event.Position{Partition: row.Partition, LeaderEpoch: -1})
+		parts = append(parts, row.Partition)
 	}
-	cl, err := kafka.Open(ctx, r.o.Config, "replay", r.o.Logger)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	logs, err := kafka.Inspect(ctx, cl, at)
+	logs, holes, err := r.history().stand(ctx, "replay", parts)
 	if err != nil {
 		return err
 	}
 	p.Partitions = len(rows)
-	var holes []string
 	for _, row := range rows {
 		log := logs[row.Partition]
 		switch {
-		case log.Err != nil:
-			return log.Err
-		case log.Gone:
-			holes = append(holes, fmt.Sprintf("%s partition %d is gone", row.Topic, row.Number))
-		case log.Start > 0:
-			holes = append(holes, fmt.Sprintf("%s partition %d begins at offset %d: what lies below is gone", row.Topic, row.Number, log.Start))
-		case row.TopicID != (event.TopicID{}) && row.TopicID != log.TopicID:
+		case row.TopicID != (event.TopicID{}) && log.TopicID != (event.TopicID{}) && row.TopicID != log.TopicID:
 			holes = append(holes, fmt.Sprintf("%s partition %d: the topic was deleted and made again", row.Topic, row.Number))
-		case row.Next > log.End:
+		case row.Next > log.End && !log.Gone:
 			holes = append(holes, fmt.Sprintf("%s partition %d ends at offset %d, the shard has applied up to %d", row.Topic, row.Number, log.End, row.Next))
 		}
 		p.Events += log.Stable - log.Start
