@@ -10,15 +10,14 @@ mode=${SLOTLINE_INTEGRATION:-auto}
 export SLOTLINE_INTEGRATION=$mode
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
-failed_runs=0
 
-# run MODULE PACKAGES FLAGS… runs tests of one module; a failure is counted, and the other modules still run.
+# run MODULE PACKAGES FLAGS… runs tests of one module; a failure is noted in $results, and the other modules still run.
 run() {
-	local module=$1 packages=$2; shift 2
+	local module=$1 packages=$2 as=$results/$(name_of "$1" | tr ' /' '--'); shift 2
 	say "go test in $(name_of "$module")"
 	# shellcheck disable=SC2086 # several flags
-	(cd "$module" && go run $gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$results/$((failed_runs + $(ls "$results" | wc -l))).json" -- \
-		-tags $tags "$@" ${TESTFLAGS:-} $packages) || failed_runs=$((failed_runs + 1))
+	(cd "$module" && go run $gotestsum --format pkgname --format-hide-empty-pkg --jsonfile "$as.json" -- \
+		-tags $tags "$@" ${TESTFLAGS:-} $packages) || touch "$as.failed"
 }
 
 setup() {
@@ -42,12 +41,19 @@ if [ "$what" = soak ]; then
 	export SLOTLINE_SOAK=1
 	run "$root/integration" ./... -p 1 -count 1 -timeout 3h
 else
+	# Beside the other modules' tests: the first of them, one at a time, mostly wait for servers. So do the parallel ones
+	# after them, four at a time; the long proofs keep both CPUs busy. Two packages at a time: each starts servers of its
+	# own. Never from the cache: the servers are not among its inputs. What it prints waits in the pipe.
+	parallel=4
+	[ -z "${SLOTLINE_PROOFS:-}" ] || parallel=2
+	exec 3< <(run "$root/integration" ./... -p 2 -parallel $parallel -count 1 -timeout 25m 2>&1)
+	integration=$!
 	for module in $(modules); do
 		if [ "$module" = "$root/integration" ]; then continue; fi
 		run "$module" ./... -timeout 10m
 	done
-	# Two packages at a time: each starts servers of its own. Never from the cache: they are not among its inputs.
-	run "$root/integration" ./... -p 2 -count 1 -timeout 25m
+	cat <&3
+	wait "$integration"
 fi
 
 # A package that does not build, or dies, has no failed test to count: count the package.
@@ -56,5 +62,4 @@ cat "$results"/*.json | awk '
 	{ match($0, /"Package":"[^"]*"/); package = substr($0, RSTART, RLENGTH) }
 	/"Test":"/ { if (/"Action":"pass"/) passed++; else if (/"Action":"skip"/) skipped++; else { failed++; named[package] = 1 } next }
 	/"Action":"fail"/ && !(package in named) { failed++ }
-	END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 }' || failed_runs=$((failed_runs + 1))
-[ "$failed_runs" = 0 ]
+	END { printf "\n%d passed, %d failed, %d skipped\n", passed, failed, skipped; exit failed > 0 }' && [ -z "$(find "$results" -name '*.failed')" ]

@@ -30,7 +30,7 @@ var sharedKafka = sync.OnceValues(func() (*KafkaServer, error) {
 		}
 		return &KafkaServer{Brokers: brokers}, nil
 	}
-	k, err := startKafka()
+	k, err := startKafka("")
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,8 @@ func Kafka(t testing.TB) *KafkaServer {
 func PrivateKafka(t testing.TB) *KafkaServer {
 	t.Helper()
 	need(t)
-	k, err := startKafka()
+	// Such a broker lives for seconds: compiling its code well would cost more than it brings back.
+	k, err := startKafka("-XX:TieredStopAtLevel=1")
 	if err != nil {
 		unavailable(t, err.Error())
 	}
@@ -92,11 +93,17 @@ func (k *KafkaServer) Topics(t testing.TB, prefix string) {
 	})
 }
 
-func startKafka() (*KafkaServer, error) {
+func startKafka(javaOptions string) (*KafkaServer, error) {
 	s, err := spec{
 		image: kafkaImage,
 		port:  9092,
-		env:   kafkaEnv,
+		env: func(port int) map[string]string {
+			env := kafkaEnv(port)
+			if javaOptions != "" {
+				env["JAVA_TOOL_OPTIONS"] = javaOptions
+			}
+			return env
+		},
 		ready: func(port int) func(context.Context) error { return kafkaReady([]string{loopback(port)}) },
 	}.start()
 	if err != nil {
