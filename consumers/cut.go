@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/slotline/slotline/event"
 )
 
@@ -18,12 +20,11 @@ type Limits struct {
 // come right behind events, and a transaction of their own would double the load of a quiet sink.
 const markerAge = 500 * time.Millisecond
 
-// item is a message in a queue.
+// item is a message in a queue: as the client has it, since a copy of each would cost more than all else here.
 type item struct {
-	msg     event.Message
+	rec     *kgo.Record
 	bytes   int
-	written int64 // by the record's own timestamp, Unix nanoseconds
-	arrived int64 // when it was polled, the same
+	arrived int64 // when it was polled, Unix nanoseconds
 }
 
 // queue is what was read of one partition and is not in a batch yet. It is a plain value; its owner has the lock.
@@ -46,8 +47,8 @@ func newQueue(at event.Position) queue {
 
 // push adds a message that was read.
 func (q *queue) push(it item) {
-	q.pass(it.msg.Offset, it.msg.LeaderEpoch, it.arrived)
-	if q.ready == len(q.items) && !q.changes(it.msg.LeaderEpoch) {
+	q.pass(it.rec.Offset, it.rec.LeaderEpoch, it.arrived)
+	if q.ready == len(q.items) && !q.changes(it.rec.LeaderEpoch) {
 		q.ready++
 	}
 	q.items = append(q.items, it)
@@ -60,14 +61,14 @@ func (q *queue) trim(bytes int64) (dropped int64) {
 	for dropped < bytes && len(q.items) > 0 {
 		last := &q.items[len(q.items)-1]
 		dropped += int64(last.bytes)
-		q.end = last.msg.Offset
+		q.end = last.rec.Offset
 		*last = item{}
 		q.items = q.items[:len(q.items)-1]
 	}
 	q.bytes -= dropped
 	q.ready = min(q.ready, len(q.items))
 	if n := len(q.items); dropped > 0 && n > 0 {
-		q.endEpoch = q.items[n-1].msg.LeaderEpoch
+		q.endEpoch = q.items[n-1].rec.LeaderEpoch
 	} else if dropped > 0 {
 		q.endEpoch = q.epoch
 	}
@@ -92,7 +93,7 @@ func (q *queue) blocked() (epoch int32, yes bool) {
 	case q.ready > 0 || q.end == q.next:
 		return 0, false
 	case len(q.items) > 0:
-		return q.items[0].msg.LeaderEpoch, true // ready is 0, so the first changes
+		return q.items[0].rec.LeaderEpoch, true // ready is 0, so the first changes
 	}
 	return q.endEpoch, q.changes(q.endEpoch)
 }
@@ -100,7 +101,7 @@ func (q *queue) blocked() (epoch int32, yes bool) {
 // unblock goes on with the epoch that blocked.
 func (q *queue) unblock(epoch int32) {
 	q.epoch, q.ready = epoch, 0
-	for q.ready < len(q.items) && !q.changes(q.items[q.ready].msg.LeaderEpoch) {
+	for q.ready < len(q.items) && !q.changes(q.items[q.ready].rec.LeaderEpoch) {
 		q.ready++
 	}
 }
@@ -111,15 +112,15 @@ func (q *queue) unblock(epoch int32) {
 func (q *queue) take(dst []event.Message, n int) (event.Range, []event.Message, int64) {
 	r := event.Range{Partition: q.part, From: q.next, To: q.next, LeaderEpoch: q.epoch}
 	bytes := int64(0)
-	for i := range q.items[:n] {
-		dst = append(dst, q.items[i].msg)
-		bytes += int64(q.items[i].bytes)
-		r.To = q.items[i].msg.Offset + 1
+	for _, it := range q.items[:n] {
+		dst = append(dst, event.Message{Record: unfold(it.rec), Partition: q.part, Offset: it.rec.Offset, LeaderEpoch: it.rec.LeaderEpoch})
+		bytes += int64(it.bytes)
+		r.To = it.rec.Offset + 1
 	}
 	switch {
 	case n < len(q.items):
 		if n < q.ready {
-			r.To = q.items[n].msg.Offset
+			r.To = q.items[n].rec.Offset
 		}
 	case !q.changes(q.endEpoch):
 		r.To = q.end
@@ -215,7 +216,7 @@ func planPending(queues []*queue, pending []event.Range) (take []int, done bool)
 			if q.end < r.To {
 				return nil, false
 			}
-			for take[i] < len(q.items) && q.items[take[i]].msg.Offset < r.To {
+			for take[i] < len(q.items) && q.items[take[i]].rec.Offset < r.To {
 				take[i]++
 			}
 		}
@@ -228,5 +229,5 @@ func (q *queue) oldest() time.Time {
 	if len(q.items) == 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, q.items[0].written)
+	return q.items[0].rec.Timestamp
 }

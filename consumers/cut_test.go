@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/slotline/slotline/event"
 )
 
@@ -67,7 +69,7 @@ func TestCutsCoverTheLog(t *testing.T) {
 						q.pass(e.offset, e.epoch, now.UnixNano())
 						continue
 					}
-					q.push(item{msg: event.Message{Partition: q.part, Offset: e.offset, LeaderEpoch: e.epoch}, bytes: e.bytes, arrived: now.UnixNano()})
+					q.push(item{rec: &kgo.Record{Offset: e.offset, LeaderEpoch: e.epoch}, bytes: e.bytes, arrived: now.UnixNano()})
 				}
 				if r.IntN(10) == 0 { // the throttle takes the end away; it is read again
 					if q.trim(int64(r.IntN(100))) > 0 {
@@ -167,7 +169,7 @@ func TestCutSharesABatch(t *testing.T) {
 			n = 1000
 		}
 		for o := range n {
-			q.push(item{msg: event.Message{Offset: o}, bytes: 10, arrived: now.UnixNano()})
+			q.push(item{rec: &kgo.Record{Offset: o}, bytes: 10, arrived: now.UnixNano()})
 		}
 		queues = append(queues, &q)
 	}

@@ -2,6 +2,7 @@ package consumers
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,14 +28,15 @@ const (
 
 // folding is a kgo.Decompressor. It is safe for concurrent use.
 type folding struct {
-	client  kgo.Decompressor
-	scratch *scratch
+	client   kgo.Decompressor // of what unpackLZ4 does not read
+	scratch  *scratch
+	bytesMax int
 }
 
 // newFolding bounds a batch as kgo.MaxDecompressBatchBytes does.
 func newFolding(bytesMax int) (*folding, error) {
 	// The bounded decompressor is to be had of a client only; this one is never connected.
-	f := &folding{scratch: &scratch{}}
+	f := &folding{scratch: &scratch{}, bytesMax: bytesMax}
 	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(bytesMax), kgo.WithPools(f.scratch))
 	if err != nil {
 		return nil, err
@@ -45,6 +47,13 @@ func newFolding(bytesMax int) (*folding, error) {
 }
 
 func (f *folding) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec == kgo.CodecLz4 {
+		raw, ok := unpackLZ4(f.scratch.GetDecompressBytes(src, codec), src)
+		defer f.scratch.PutDecompressBytes(raw)
+		if ok && len(raw) <= f.bytesMax {
+			return foldRecords(raw), nil
+		}
+	}
 	raw, err := f.client.Decompress(src, codec)
 	if err != nil || codec == kgo.CodecNone {
 		return raw, err
@@ -87,10 +96,9 @@ func foldRecords(src []byte) []byte {
 		if rec[lengthAt]&1 != 0 { // a negative length
 			prefix |= foldedNull
 		}
-		var buf [binary.MaxVarintLen64]byte
-		length := binary.AppendVarint(buf[:0], int64(foldedPrefix+len(headers)+len(value)))
-		dst = binary.AppendVarint(dst, int64(lengthAt+len(length)+foldedPrefix+len(headers)+len(value)+1))
-		dst = append(append(dst, rec[:lengthAt]...), length...)
+		length := foldedPrefix + len(headers) + len(value)
+		dst = appendVarint(dst, lengthAt+varintBytes(length)+length+1)
+		dst = appendVarint(append(dst, rec[:lengthAt]...), length)
 		dst = binary.LittleEndian.AppendUint32(dst, prefix)
 		dst = append(append(append(dst, headers...), value...), 0)
 		src = rest
@@ -99,12 +107,12 @@ func foldRecords(src []byte) []byte {
 
 // nextRecord cuts the first record off, without its length.
 func nextRecord(src []byte) (rec, rest []byte, ok bool) {
-	length, used := binary.Varint(src)
-	if used <= 0 || length < 0 || length > int64(len(src)-used) {
+	length, from := varint(src, 0)
+	if from < 0 || length < 0 || length > int64(len(src)-from) {
 		return nil, nil, false
 	}
-	end := used + int(length)
-	return src[used:end], src[end:], true
+	end := from + int(length)
+	return src[from:end], src[end:], true
 }
 
 func countRecords(src []byte) (n int) {
@@ -122,14 +130,9 @@ func countRecords(src []byte) (n int) {
 func locateValue(rec []byte) (lengthAt, valueAt, headersAt int, ok bool) {
 	at := 1
 	for range 2 {
-		if at >= len(rec) {
+		if _, at = varint(rec, at); at < 0 {
 			return 0, 0, 0, false
 		}
-		_, used := binary.Varint(rec[at:])
-		if used <= 0 {
-			return 0, 0, 0, false
-		}
-		at += used
 	}
 	if _, at, ok = locateText(rec, at); !ok {
 		return 0, 0, 0, false
@@ -141,16 +144,42 @@ func locateValue(rec []byte) (lengthAt, valueAt, headersAt int, ok bool) {
 
 // locateText finds the text whose length is at a place; a negative length is that of nothing.
 func locateText(rec []byte, at int) (from, to int, ok bool) {
-	if at >= len(rec) {
+	n, from := varint(rec, at)
+	if from < 0 || n > int64(len(rec)-from) {
 		return 0, 0, false
 	}
-	n, used := binary.Varint(rec[at:])
-	if used <= 0 || n > int64(len(rec)-at-used) {
-		return 0, 0, false
-	}
-	from = at + used
 	return from, from + int(max(0, n)), true
 }
+
+// varint reads the zigzag varint at a place and says where it ends; negative when there is none.
+func varint(b []byte, at int) (n int64, end int) {
+	if at+1 < len(b) { // nearly all have one byte, or two
+		if b[at] < 0x80 {
+			return int64(b[at]>>1) ^ -int64(b[at]&1), at + 1
+		}
+		if b[at+1] < 0x80 {
+			u := uint64(b[at]&0x7f) | uint64(b[at+1])<<7
+			return int64(u>>1) ^ -int64(u&1), at + 2
+		}
+	}
+	n, used := binary.Varint(b[min(at, len(b)):])
+	if used <= 0 {
+		return 0, -1
+	}
+	return n, at + used
+}
+
+// appendVarint appends a number that is not negative as a zigzag varint of varintBytes.
+func appendVarint(dst []byte, n int) []byte {
+	u := uint64(n) << 1
+	for u >= 0x80 {
+		dst = append(dst, byte(u)|0x80)
+		u >>= 7
+	}
+	return append(dst, byte(u))
+}
+
+func varintBytes(n int) int { return (bits.Len64(uint64(n)<<1|1) + 6) / 7 }
 
 // unfold is a record as it was sent.
 func unfold(r *kgo.Record) event.Record {

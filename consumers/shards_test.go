@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
@@ -28,7 +29,7 @@ func (s twoShards) ShardPositions(p event.Partition) []event.ShardPosition { ret
 func TestMetricsTellShardsApart(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	ago := func(seconds int64) item {
-		return item{msg: event.Message{}, written: now.Add(-time.Duration(seconds) * time.Second).UnixNano()}
+		return item{rec: &kgo.Record{Timestamp: now.Add(-time.Duration(seconds) * time.Second)}}
 	}
 	p0, p1, p2 := event.Partition{Topic: "t", Number: 0}, event.Partition{Topic: "t", Number: 1}, event.Partition{Topic: "t", Number: 2}
 	// Offsets 10..14 are in flight, 15..19 in the batch after it, 20..29 in the queue; the log ends at 40.

@@ -13,7 +13,8 @@ import (
 	"github.com/slotline/slotline/internal/kafka"
 )
 
-// recordOverhead is what a record takes in memory beside its bytes: the message, in the queue and in a batch.
+// recordOverhead is what a record takes in memory beside its bytes: the client's record, its place in the queue, and the
+// message in a batch.
 // headerOverhead is the same for a header that is not packed: its key is an allocation of its own.
 const (
 	recordOverhead = 320
@@ -83,14 +84,11 @@ func (s *stream) push(p *kgo.FetchPartition, now time.Time) int64 {
 			s.q.pass(r.Offset, r.LeaderEpoch, arrived)
 			continue
 		}
-		rec := unfold(r)
-		bytes := recordOverhead + len(rec.Key) + len(rec.Value) + len(rec.Packed) + headerOverhead*len(rec.Headers)
-		for i := range rec.Headers {
-			bytes += len(rec.Headers[i].Value)
+		bytes := recordOverhead + len(r.Key) + len(r.Value) + headerOverhead*len(r.Headers)
+		for i := range r.Headers {
+			bytes += len(r.Headers[i].Value)
 		}
-		s.q.push(item{
-			msg:   event.Message{Record: rec, Partition: s.part, Offset: r.Offset, LeaderEpoch: r.LeaderEpoch},
-			bytes: bytes, written: r.Timestamp.UnixNano(), arrived: arrived})
+		s.q.push(item{rec: r, bytes: bytes, arrived: arrived})
 	}
 	added := s.q.bytes - before
 	s.held += added

@@ -1,6 +1,9 @@
 package event
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // Dates are of the proleptic Gregorian calendar, years 0001 to 9999: those that have four digits and no sign.
 const (
@@ -75,23 +78,70 @@ func parseDate(b []byte) (days int64, ok bool) {
 		return 0, false
 	}
 	year, month, day := digits(b[0:4]), digits(b[5:7]), digits(b[8:10])
-	if year < 1 || month < 1 || month > 12 || day < 1 || day > monthDays(year, month) {
+	if !isDate(year, month, day) {
 		return 0, false
 	}
 	return daysOf(year, month, day), true
 }
 
+func isDate(year, month, day int) bool {
+	return year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= monthDays(year, month)
+}
+
 // parseDatetime reads exactly "2026-11-30T23:59:59.123456Z". A leap second is refused: no engine holds one.
 func parseDatetime(b []byte) (micros int64, ok bool) {
-	if len(b) != datetimeBytes || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[19] != '.' || b[26] != 'Z' {
+	if len(b) != datetimeBytes {
 		return 0, false
 	}
-	days, ok := parseDate(b[:dateBytes])
-	hour, minute, second, fraction := digits(b[11:13]), digits(b[14:16]), digits(b[17:19]), digits(b[20:26])
-	if !ok || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 59 || fraction < 0 {
+	yearMonth, ok1 := formYearMonth.read(b)
+	dayMinute, ok2 := formDayMinute.read(b[8:])
+	seconds, ok3 := formSecond.read(b[16:])
+	fractions, ok4 := formFraction.read(b[19:])
+	year, month, day := pair(yearMonth, 0)*100+pair(yearMonth, 2), pair(yearMonth, 5), pair(dayMinute, 0)
+	hour, minute, second := pair(dayMinute, 3), pair(dayMinute, 6), pair(seconds, 1)
+	if !(ok1 && ok2 && ok3 && ok4) || !isDate(year, month, day) || hour > 23 || minute > 59 || second > 59 {
 		return 0, false
 	}
-	return days*dayMicros + (int64(hour*3600+minute*60+second)*1_000_000 + int64(fraction)), true
+	fraction := (pair(fractions, 1)*100+pair(fractions, 3))*100 + pair(fractions, 5)
+	return daysOf(year, month, day)*dayMicros + (int64(hour*3600+minute*60+second)*1_000_000 + int64(fraction)), true
+}
+
+// form is eight bytes of a text: digits, and what stands between them.
+type form struct {
+	zeros uint64 // the form with '0' for each digit
+	room  uint64 // byte by byte, what may be added to a digit's number, or to the 0 of what equals the form, below 0x80
+}
+
+func formOf(text string) form {
+	f := form{zeros: binary.LittleEndian.Uint64([]byte(text))}
+	for i := range 8 {
+		most := byte(0)
+		if text[i] == '0' {
+			most = 9
+		}
+		f.room |= uint64(0x7f-most) << (8 * i)
+	}
+	return f
+}
+
+// The parts of a time; the last two overlap.
+var (
+	formYearMonth = formOf("0000-00-")
+	formDayMinute = formOf("00T00:00")
+	formSecond    = formOf(":00.0000")
+	formFraction  = formOf(".000000Z")
+)
+
+// read returns the numbers of the digits of b[:8] in their places. A byte that the form does not allow has its high bit
+// set, or gets it by the sum.
+func (f *form) read(b []byte) (numbers uint64, ok bool) {
+	numbers = binary.LittleEndian.Uint64(b) ^ f.zeros
+	return numbers, (numbers+f.room|numbers)&highs == 0
+}
+
+// pair is the number of the two digits at a place.
+func pair(numbers uint64, at int) int {
+	return int(numbers>>(8*at)&0xff)*10 + int(numbers>>(8*at+8)&0xff)
 }
 
 func appendPadded(dst []byte, n, width int) []byte {

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"regexp"
 	"testing"
 	"time"
 )
@@ -59,6 +60,33 @@ func TestDateFormsAreStrict(t *testing.T) {
 					t.Fatalf("%q: %v, package time says %v", changed, ok, err)
 				}
 			}
+		}
+	}
+}
+
+func TestDatetimeFormIsStrict(t *testing.T) {
+	form := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$`)
+	random := newRandom(t)
+	check := func(changed []byte) {
+		t.Helper()
+		want, err := time.Parse("2006-01-02T15:04:05.000000Z", string(changed))
+		wanted := err == nil && form.Match(changed) && string(changed[:4]) != "0000"
+		micros, ok := parseDatetime(changed)
+		if ok != wanted || ok && micros != want.UnixMicro() {
+			t.Fatalf("%q reads as %d, %v; package time says %v, %v", changed, micros, ok, want, err)
+		}
+	}
+	for _, text := range []string{"2024-02-29T23:59:59.999999Z", "2023-12-31T00:00:00.000000Z"} {
+		for i := range text {
+			for c := range 256 {
+				changed := []byte(text)
+				changed[i] = byte(c)
+				check(changed)
+				changed[random.IntN(len(text))] = byte(random.IntN(256))
+				check(changed)
+			}
+			check([]byte(text[:i]))
+			check([]byte(text[:i] + "0" + text[i:]))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"encoding/binary"
 )
 
@@ -27,10 +26,25 @@ func (r *Record) Unpacked() []Header {
 	return list
 }
 
-// packedNames are headerNames behind their lengths.
-var packedNames = func() (list [len(headerNames)][]byte) {
+// packedName is a header's name behind its length, as two words and what counts of them: a name is at most fifteen bytes.
+type packedName struct {
+	bytes             int
+	first, second     uint64
+	inFirst, inSecond uint64
+}
+
+const packedNameBytesMax = 16
+
+// packedNames are headerNames, packed.
+var packedNames = func() (list [len(headerNames)]packedName) {
 	for i, name := range headerNames {
-		list[i] = append(binary.AppendVarint(nil, int64(len(name))), name...)
+		var text, mask [packedNameBytesMax]byte
+		n := copy(text[:], append(binary.AppendVarint(nil, int64(len(name))), name...))
+		for at := range n {
+			mask[at] = 0xff
+		}
+		list[i] = packedName{n, binary.LittleEndian.Uint64(text[:]), binary.LittleEndian.Uint64(text[8:]),
+			binary.LittleEndian.Uint64(mask[:]), binary.LittleEndian.Uint64(mask[8:])}
 	}
 	return list
 }()
@@ -38,22 +52,16 @@ var packedNames = func() (list [len(headerNames)][]byte) {
 // collectPacked is collectHeaders of packed ones.
 func collectPacked(p []byte, h *[len(headerNames)][]byte) error {
 	count, p, ok := packedCount(p)
-	for i := 0; ok && i < count; i++ {
+	at := collectOurs(&p, min(count, len(h)), h)
+	for ; ok && at < count; at++ {
 		var name, value []byte
-		at := i
-		if i < len(headerNames) && bytes.HasPrefix(p, packedNames[i]) { // a record of ours
-			p = p[len(packedNames[i]):]
-		} else {
-			name, p, ok = packedText(p)
-			at = headerPlace(name, i)
-		}
-		if ok {
+		if name, p, ok = packedText(p); ok {
 			value, p, ok = packedText(p)
 		}
 		if !ok {
 			break
 		}
-		if err := setHeader(h, at, value); err != nil {
+		if err := setHeader(h, headerPlace(name, at), value); err != nil {
 			return err
 		}
 	}
@@ -61,6 +69,28 @@ func collectPacked(p []byte, h *[len(headerNames)][]byte) error {
 		return recordError("its headers end too early")
 	}
 	return checkHeaders(h)
+}
+
+// collectOurs takes the headers of a record of ours off p, up to the first that is not in its place or has a value of
+// more than 63 bytes, or none; how many it took.
+func collectOurs(p *[]byte, count int, h *[len(headerNames)][]byte) (n int) {
+	b := *p
+	for ; n < count; n++ {
+		name := &packedNames[n]
+		if len(b) <= packedNameBytesMax || binary.LittleEndian.Uint64(b)&name.inFirst != name.first ||
+			binary.LittleEndian.Uint64(b[8:])&name.inSecond != name.second {
+			break
+		}
+		from := name.bytes + 1
+		length := b[from-1] // a zigzag varint: even, and below 0x80, is the double of a length below 64
+		to := from + int(length>>1)
+		if length&0x81 != 0 || to > len(b) {
+			break
+		}
+		h[n], b = b[from:to:to], b[to:]
+	}
+	*p = b
+	return n
 }
 
 // packedCount reads how many headers follow; a negative number is none, as Kafka's clients have it.

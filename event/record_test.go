@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -259,6 +260,28 @@ func TestNewID(t *testing.T) {
 		"{190f6e2-7f3a-4c5d-8e9f-0123456789ab", "0190f6e27f3a-4c5d-8e9f-0123456789ab-", "0190f6e2-7f3a-4c5d-8e9f-0123456789abc"} {
 		if id, err := ParseID(text); err == nil {
 			t.Errorf("%q reads as %s", text, id)
+		}
+	}
+}
+
+// Eight digits at a time, against one at a time: any byte at any place.
+func TestIDFormIsStrict(t *testing.T) {
+	form := regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	random := newRandom(t)
+	for range 20 {
+		text := NewID().String()
+		for i := range text {
+			for c := range 256 {
+				changed := []byte(text)
+				changed[i] = byte(c)
+				if random.IntN(4) == 0 {
+					changed[random.IntN(len(text))] = "0123456789abcdef-:`ghAF/"[random.IntN(24)]
+				}
+				id, err := ParseID(string(changed))
+				if want := form.Match(changed); want != (err == nil) || want && id.String() != string(changed) {
+					t.Fatalf("%q reads as %s, %v", changed, id, err)
+				}
+			}
 		}
 	}
 }

@@ -79,8 +79,15 @@ func (s *scanner) tokenEnd() int {
 	return len(s.b)
 }
 
-// space skips white space.
+// space skips white space, of which there mostly is none.
 func (s *scanner) space() {
+	if s.p >= len(s.b) || s.b[s.p] > ' ' {
+		return
+	}
+	s.skipSpace()
+}
+
+func (s *scanner) skipSpace() {
 	for s.p < len(s.b) {
 		switch s.b[s.p] {
 		case ' ', '\t', '\n', '\r':

@@ -186,7 +186,7 @@ func (v *View) parseHeaders(h *[len(headerNames)][]byte) error {
 // isType reports whether b is "table.op", and isSubject whether it is "table/tenant/id".
 func (v *View) isType(b []byte) bool {
 	return len(b) > len(v.Table) && b[len(v.Table)] == '.' && bytes.HasPrefix(b, v.Table) &&
-		string(b[len(v.Table)+1:]) == v.Op.String()
+		string(b[len(v.Table)+1:]) == opNames[v.Op]
 }
 
 func (v *View) isSubject(b []byte) bool {
