@@ -19,4 +19,5 @@ const (
 	codeDenied     = "SL7515" // the shard's user lacks a privilege
 	codeUndecided  = "SL7516" // rows changed faster than they could be compared
 	codeNotVisible = "SL7517" // the server does not show who has a snapshot open
+	codeAltered    = "SL7531" // a table of the shard is not as the file says
 )

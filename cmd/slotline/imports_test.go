@@ -25,7 +25,7 @@ var levels = [][]string{
 	{"producer"},
 	{"outbox/kafka", "outbox/outboxtest"},
 	{"outbox"},
-	{"internal/kafka", "internal/progress", "internal/intake"},
+	{"internal/kafka", "internal/progress", "internal/intake", "internal/rowsum"},
 	{"lease", "internal/plan", "internal/deadletter"},
 	{"internal/mysqldb"},
 	{"config"},

@@ -174,14 +174,23 @@ both work without it. --detach ends after the swap.`,
 func replayVerifyCommand(o *options) *cobra.Command {
 	f := &specFlags{}
 	var yes, repair, allowEmpty, acceptDead bool
-	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs, Short: "Compare every row of a shard with the log; --repair mends the rows that are wrong",
+	var store string
+	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs, Short: "Compare every row of a shard with the log, or with ClickHouse; --repair mends the rows that are wrong",
 		Long: `Fills tables beside the live ones from the log, compares the two row by row, and drops them. Each row that differs is named
 with both versions. --repair has the live rows be as the log makes them, after it has asked, and writes each into
 slotline_repair.
 
+With --against clickhouse it makes no tables: the shard, or without --shard all of them, is compared with ClickHouse, by
+counts and checksums of each tenant and month, and row by row where those differ. The log decides which side is wrong.
+--rate bounds the rows a second.
+
 Exit status: 3 when rows differ and were not mended.`,
-		Example: "  slotline replay verify --shard s2 --tables flights",
+		Example: `  slotline replay verify --shard s2 --tables flights
+  slotline replay verify --against clickhouse`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if store != "" {
+				return verifyAgainst(cmd, o, f, store, allowEmpty)
+			}
 			verdict := line.ReplayVerdict{Shard: f.shard}
 			ro := replay.Options{Repair: repair, AllowEmpty: allowEmpty, AcceptDead: acceptDead,
 				Compared: func(c *replay.Comparison) { verdict.Comparison = c }}
@@ -201,12 +210,42 @@ Exit status: 3 when rows differ and were not mended.`,
 		}}
 	f.add(cmd)
 	flags := cmd.Flags()
+	flags.StringVar(&store, "against", "", "compare with the `store`, clickhouse, and not with the log")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	flags.BoolVar(&repair, "repair", false, "have the live rows that are wrong be as the log makes them")
 	flags.BoolVar(&allowEmpty, "allow-empty", false, "no row to compare is no error")
 	flags.BoolVar(&acceptDead, "accept-dead", false, "events that cannot be applied and that the live sink has no dead letter of are no error")
 	cmd.MarkFlagsMutuallyExclusive("repair", "accept-dead") // it would take away what those events have made
+	for _, other := range []string{"repair", "accept-dead", "yield-above"} {
+		cmd.MarkFlagsMutuallyExclusive("against", other)
+	}
 	return cmd
+}
+
+// verifyAgainst compares shards with an OLAP store.
+func verifyAgainst(cmd *cobra.Command, o *options, f *specFlags, store string, allowEmpty bool) error {
+	if f.spec.PerSecond < 0 {
+		return usageError{errors.New("--rate must not be negative")}
+	}
+	l, err := o.openQuiet()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	ao := replay.AgainstOptions{Tables: f.spec.Tables, PerSecond: f.spec.PerSecond, AllowEmpty: allowEmpty, Say: newLines(os.Stderr).say}
+	if f.shard != "" {
+		ao.Shards = []string{f.shard}
+	}
+	a, err := l.ReplayAgainst(cmd.Context(), store, ao)
+	if a != nil {
+		if rerr := render(o.output, a, a.WriteText); err == nil {
+			err = rerr
+		}
+		if err == nil && a.Differ > 0 {
+			return exit(exitDifferences)
+		}
+	}
+	return err
 }
 
 func replayResumeCommand(o *options) *cobra.Command {
