@@ -20,4 +20,6 @@ const (
 	codeUndecided  = "SL7516" // rows changed faster than they could be compared
 	codeNotVisible = "SL7517" // the server does not show who has a snapshot open
 	codeAltered    = "SL7531" // a table of the shard is not as the file says
+	codeNoTenant   = "SL7532" // the log has no event of a tenant
+	codeTo         = "SL7533" // what a tenant's rows are to be written to cannot be, or holds something
 )

@@ -33,7 +33,7 @@ off goes on with replay resume, in any process. See docs/replay.md.`,
 				})
 			}}
 	}
-	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayVerifyCommand(o), replayStatusCommand(o),
+	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayVerifyCommand(o), replayTenantCommand(o), replayStatusCommand(o),
 		act("pause", "Have a job stop; replay resume goes on with it",
 			"The process that runs it ends within a few seconds.", "The job stops, and goes on with slotline replay resume.",
 			func(ctx context.Context, r *replay.Replay, job string) error { return r.Pause(ctx, job) }),

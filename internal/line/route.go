@@ -39,6 +39,16 @@ type SlotPlace struct {
 	Database  string           `json:"database"`
 }
 
+// checkTenant refuses what cannot be a tenant.
+func checkTenant(tenant string) error {
+	if len(tenant) == 0 || len(tenant) > 64 || strings.ContainsRune(tenant, 0) {
+		return &fault.Error{Code: "SL9002", Class: fault.Usage,
+			What: fmt.Sprintf("tenant %q has %d bytes", tenant, len(tenant)),
+			Do:   "write a tenant of 1 to 64 bytes without NUL, as its column holds it; an integer in decimal"}
+	}
+	return nil
+}
+
 // RouteOf answers from the file alone while its layout is the first, whose slot→partition map is computed; that of a later
 // one is asked of the outbox database.
 func RouteOf(ctx context.Context, file, tenant string) (*TenantRoute, error) {
@@ -46,10 +56,8 @@ func RouteOf(ctx context.Context, file, tenant string) (*TenantRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(tenant) == 0 || len(tenant) > 64 || strings.ContainsRune(tenant, 0) {
-		return nil, &fault.Error{Code: "SL9002", Class: fault.Usage,
-			What: fmt.Sprintf("tenant %q has %d bytes", tenant, len(tenant)),
-			Do:   "write a tenant of 1 to 64 bytes without NUL, as its column holds it; an integer in decimal"}
+	if err := checkTenant(tenant); err != nil {
+		return nil, err
 	}
 	spec, err := cfg.Layout.WithPartitions(cfg.Kafka.Partitions)
 	if err != nil {
