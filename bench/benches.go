@@ -19,5 +19,6 @@ var benches = []benchmark{
 	{"mysql_two_shards", "new rows to two shards on two servers; bare: to one, by the same sink", mysqlTwoShards},
 	{"clickhouse_insert", "rows from Kafka to ClickHouse; bare: prebuilt blocks", clickhouseInsert},
 	{"clickhouse_over_mysql", "the same rows from Kafka to ClickHouse; bare: to one MySQL shard", clickhouseOverMySQL},
+	{"rebuild", "a rebuild from the log; bare: a dump of the same table, restored; the live sink", rebuild},
 	{"rollup_refresh", "a refresh of touched days in a table of 2 million rows; bare: of 200,000", rollupRefresh},
 }

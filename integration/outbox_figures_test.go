@@ -124,8 +124,8 @@ func quantiles(before, after []uint64) string {
 	return fmt.Sprintf("p50 <= %s, p99 <= %s of %d", bound(0.5), bound(0.99), total)
 }
 
-// P10: an idle relay of four lanes asks less than two and a half queries a second per lane, and takes less than a hundredth of a core; the first
-// event after that, from another process, waits half a second at most.
+// P10: an idle relay of four lanes asks less than two queries a second per lane, and takes less than a hundredth of a core;
+// the first event after that, from another process, waits half a second at most.
 func TestOutboxIdleRelay(t *testing.T) {
 	harness.Proof(t)
 	const lanes = 4
@@ -135,7 +135,8 @@ func TestOutboxIdleRelay(t *testing.T) {
 	p := harness.Command{Args: []string{"-c", file, "relay"}}.Start(t)
 	l.accountsIn(lanes, 0)
 	l.waitPublished(lanes, time.Minute)
-	time.Sleep(2 * time.Second) // until the reads after the last event have slowed down
+	settles := 25 * time.Second // then partitions were looked at once more (each 20 s), and the reads have slowed down
+	time.Sleep(settles)
 
 	// idle measures a while in which nothing is emitted.
 	idle := func() (asked, bytes float64, used time.Duration) {
@@ -170,7 +171,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 		return asked, bytes, used
 	}
 	asked, bytes, used := idle()
-	if asked >= 2.5 {
+	if asked >= 2 {
 		t.Errorf("an idle relay asks %.2f queries/s per lane", asked)
 	}
 	if used > time.Second/50 { // twice what is promised: a loaded machine makes the same work dearer
@@ -217,7 +218,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 			t.Fatalf("gaps stay hot: %.100s", hot)
 		}
 	}
-	time.Sleep(2 * time.Second)
+	time.Sleep(settles)
 	askedAfter, bytesAfter, _ := idle()
 	t.Logf("after %d ids that were rolled back, an idle lane asks %.2f times as often and sends %.2f times the bytes", gaps, askedAfter/asked, bytesAfter/bytes)
 	if askedAfter > 1.2*asked || bytesAfter > 2*bytes { // a sweep of the cold gaps may be among them

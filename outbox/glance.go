@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,14 @@ func (g *glance) ignore(lane int) {
 	g.mu.Unlock()
 }
 
+// readOf is the greatest id read of a lane, if it is idle.
+func (g *glance) readOf(lane int) (read uint64, idle bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	read, idle = g.idle[lane]
+	return read, idle
+}
+
 // run looks until ctx ends, and not at all while no lane is idle.
 func (g *glance) run(ctx context.Context) {
 	for {
@@ -75,6 +84,7 @@ func (g *glance) look(ctx context.Context) {
 	if len(lanes) == 0 {
 		return
 	}
+	slices.Sort(lanes) // one statement for the server's statistics, not one for each order
 	last, err := g.last(ctx, lanes)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,57 +34,77 @@ const (
 // errWaited says that a statement waited for a lock and was cancelled, or was not tried since it would have waited.
 var errWaited = errors.New("a transaction holds the lane table")
 
-// keepPartitions keeps empty partitions ahead of the lane's ids and purges those behind its cursor, until ctx ends.
+// standing is how far a lane was when a look found nothing to do.
+type standing struct {
+	read, cursor uint64
+	until        time.Time // rolled-back transactions use up ids that nobody reads: then it is looked again
+}
+
+// keepPartitions keeps empty partitions ahead of the lane's ids and purges those behind its cursor, until ctx ends. While
+// the lane is idle and stands where there was nothing to do, it does not look.
 func (s *session) keepPartitions(ctx context.Context) {
+	every := s.relay.o.Timing.Split
 	splits, purges := 0, 0 // failures in a row
-	var purgeAt time.Time
-	for ctx.Err() == nil {
-		pause := s.relay.o.Timing.Split
-		err := s.splitAhead(ctx)
-		switch {
-		case err == nil:
+	var splitAt, purgeAt time.Time
+	var done standing
+	for ; ctx.Err() == nil; sleep(ctx, every) {
+		now := time.Now()
+		read, idle := s.relay.glance.readOf(s.lane)
+		here := standing{read: read, cursor: s.stats.cursor(), until: now.Add(ddlRetryMax * every)}
+		if idle && now.Before(done.until) && here.read == done.read && here.cursor == done.cursor {
+			continue
+		}
+		settled := true
+		if now.Before(splitAt) {
+			settled = false
+		} else if err := s.splitAhead(ctx); err == nil {
 			splits = 0
-		case ctx.Err() == nil:
+		} else if ctx.Err() == nil {
+			settled = false
 			splits++
-			pause = backoff(splits, s.relay.o.Timing.Split, ddlRetryMax*s.relay.o.Timing.Split)
+			splitAt = now.Add(backoff(splits, every, ddlRetryMax*every))
 			if errors.Is(err, errWaited) {
 				s.log.Info("partitions ahead are made later: a transaction holds the lane table", "tries", splits)
 			} else {
 				s.log.Warn("cannot make partitions ahead", "error", err)
 			}
 		}
-		if now := time.Now(); !now.Before(purgeAt) {
-			if s.purgeBehind(ctx) {
-				purges = 0
-			} else {
-				purges++
-			}
-			purgeAt = now.Add(backoff(purges, s.relay.o.Timing.Split, ddlRetryMax*s.relay.o.Timing.Split))
+		if now.Before(purgeAt) {
+			settled = false
+		} else if err := s.purgeBehind(ctx); err == nil {
+			purges = 0
+		} else if settled = false; errors.As(err, new(errPurgeWaits)) {
+			purges = 0
+		} else {
+			purges++
+			purgeAt = now.Add(backoff(purges, every, ddlRetryMax*every))
 		}
-		sleep(ctx, pause)
+		if done = (standing{}); settled {
+			done = here
+		}
 	}
 }
 
-// purgeBehind purges what lies behind the cursor. It is false when that fails, so that it is tried less often.
-func (s *session) purgeBehind(ctx context.Context) bool {
+// purgeBehind purges what lies behind the cursor, and says why something is left; errPurgeWaits is no failure.
+func (s *session) purgeBehind(ctx context.Context) error {
 	for ctx.Err() == nil {
 		done, err := s.purger.next(ctx)
 		if err == nil && done == nil {
 			s.purgeHeld(nil)
-			return true
+			return nil
 		}
 		if err != nil {
 			if ctx.Err() == nil {
 				s.purgeHeld(err)
 			}
-			return errors.As(err, new(errPurgeWaits))
+			return err
 		}
 		s.stats.update(func(st *LaneStatus) {
 			st.PurgedPartitions++
 			st.PurgedRows += done.Rows
 		})
 	}
-	return true
+	return ctx.Err()
 }
 
 // purgeHeld notes why the purge does not go on; nil when nothing is left to purge.

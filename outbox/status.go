@@ -61,6 +61,12 @@ func (l *laneStats) update(change func(s *LaneStatus)) {
 	change(&l.s)
 }
 
+func (l *laneStats) cursor() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.Cursor
+}
+
 func (l *laneStats) gaps(hot, cold uint64) {
 	l.update(func(s *LaneStatus) { s.GapsHot, s.GapsCold = hot, cold })
 }

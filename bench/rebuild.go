@@ -1,0 +1,163 @@
+package main
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slotline/slotline/replay"
+)
+
+const (
+	rebuildRounds = 3
+	rebuildRows   = 192_000 // in the log and in the table
+	// dumpStatement is about how many bytes mysqldump puts into one INSERT.
+	dumpStatement = 1_000_000
+)
+
+// rebuildBench is a shard whose one table holds what the log holds, and a dump of it.
+type rebuildBench struct {
+	*mysqlBench
+	dump []string
+	jobs *replay.Replay
+	// At which moment the job that runs began, had caught up with the log, and had compared.
+	began, caughtUp, compared time.Time
+
+	comparison *replay.Comparison
+	verify     []round
+}
+
+// rebuild sets a rebuild from the log beside a dump that is restored, and beside the live sink. The job's comparison of
+// both tables, which follows, is set beside its reading of the log.
+func rebuild(b *bench) []Result {
+	r := &rebuildBench{mysqlBench: b.newMySQLBench(mysqlStaging)}
+	r.rows = r.newRows(b.rows(rebuildRows) / (partitions * r.shape.transaction) * partitions * r.shape.transaction)
+	r.publish()
+	r.consume(r.sink, len(r.rows))
+	r.dump = r.dumpOf("flights")
+	var err error
+	if r.jobs, err = replay.Open(replay.Options{Config: r.cfg, Layout: r.layout, Shard: "s1", Logger: r.log, Say: r.heard,
+		Compared: func(c *replay.Comparison) { r.compared, r.comparison = time.Now(), c }}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { r.jobs.Close() })
+	n := fmt.Sprintf("%d rows, 8 columns, one secondary index, from the log's beginning to its end", len(r.rows))
+	restored := b.alternate(rebuildRounds, nil, r.job, r.restore)
+	r.check()
+	sunk := b.alternate(rebuildRounds, nil, r.job, r.sinkAgain)
+	return []Result{
+		summarize("rebuild", "rows/s", restored, n+"; bare: mysqldump's statements of the same table, restored over one connection. "+cpuPerRow(restored, len(r.rows))),
+		summarize("rebuild_over_sink", "rows/s", sunk, n+"; bare: the live sink, by staging, into the table that was emptied"),
+		summarize("verify", "rows/s", r.verify, "the comparison of rebuilt and live tables, row by row; bare: the rebuild before it, in the same job"),
+	}
+}
+
+func (r *rebuildBench) heard(l replay.Line) {
+	if l.Stage == string(replay.StageReplay) && !l.Passing {
+		r.caughtUp = time.Now()
+	}
+}
+
+// job runs a job up to its comparison, and returns rows per second until it had caught up with the log.
+func (r *rebuildBench) job(int) float64 {
+	ctx := r.Context()
+	r.caughtUp, r.compared, r.comparison = time.Time{}, time.Time{}, nil
+	r.began = time.Now()
+	j, err := r.jobs.Begin(ctx, replay.Spec{VerifyOnly: true})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := r.jobs.Run(ctx, j.Name); err != nil && !errors.Is(err, replay.ErrDiffers) {
+		r.Fatal(err)
+	}
+	n := float64(len(r.rows))
+	if r.caughtUp.IsZero() || r.comparison == nil || r.comparison.Differs() > 0 || r.comparison.Equal != int64(len(r.rows)) {
+		r.Fatalf("the job has compared %+v, of %d rows", r.comparison, len(r.rows))
+	}
+	rate := n / r.caughtUp.Sub(r.began).Seconds()
+	r.verify = append(r.verify, round{ours: n / r.compared.Sub(r.caughtUp).Seconds(), bare: rate})
+	return rate
+}
+
+// restore is `mysql < dump`.
+func (r *rebuildBench) restore(int) float64 {
+	conn, err := r.db.Conn(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer conn.Close()
+	began := time.Now()
+	for _, s := range r.dump {
+		if _, err := conn.ExecContext(r.Context(), s); err != nil {
+			r.Fatalf("%.100s: %v", s, err)
+		}
+	}
+	return float64(len(r.rows)) / time.Since(began).Seconds()
+}
+
+// sinkAgain has the live sink apply the whole log once more.
+func (r *rebuildBench) sinkAgain(int) float64 {
+	r.exec(r.db, "TRUNCATE TABLE flights", "UPDATE slotline_progress SET next_off = 0 WHERE sink = 'mysql'")
+	return r.consume(r.sink, len(r.rows))
+}
+
+// dumpOf writes the statements that mysqldump would, into the table bare.
+func (r *rebuildBench) dumpOf(table string) []string {
+	var names string
+	if err := r.db.QueryRowContext(r.Context(), "SELECT GROUP_CONCAT(column_name ORDER BY ordinal_position) FROM information_schema.columns"+
+		" WHERE table_schema = DATABASE() AND table_name = ? AND generation_expression = ''", table).Scan(&names); err != nil {
+		r.Fatal(err)
+	}
+	rows, err := r.db.QueryContext(r.Context(), "SELECT "+names+" FROM "+table+" ORDER BY carrier, flight_id")
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		r.Fatal(err)
+	}
+	values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	list := []string{"DROP TABLE IF EXISTS bare", "CREATE TABLE bare LIKE " + table,
+		"SET unique_checks = 0, foreign_key_checks = 0", "LOCK TABLES bare WRITE", "ALTER TABLE bare DISABLE KEYS"}
+	var s strings.Builder
+	flush := func() {
+		if s.Len() > 0 {
+			list = append(list, s.String())
+			s.Reset()
+		}
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			r.Fatal(err)
+		}
+		if s.Len() == 0 {
+			s.WriteString("INSERT INTO bare (" + names + ") VALUES ")
+		} else {
+			s.WriteByte(',')
+		}
+		for i, v := range values {
+			s.WriteByte("(,"[min(i, 1)])
+			if v.Valid {
+				// The driver makes RFC 3339 of a DATETIME; the rows hold no quote.
+				s.WriteString("'" + strings.TrimSuffix(v.String, "Z") + "'")
+			} else {
+				s.WriteString("NULL")
+			}
+		}
+		s.WriteByte(')')
+		if s.Len() >= dumpStatement {
+			flush()
+		}
+	}
+	if err := rows.Err(); err != nil {
+		r.Fatal(err)
+	}
+	flush()
+	return append(list, "ALTER TABLE bare ENABLE KEYS", "UNLOCK TABLES", "SET unique_checks = 1, foreign_key_checks = 1")
+}
