@@ -1,6 +1,7 @@
 package consumers
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 	"sync"
@@ -12,32 +13,31 @@ import (
 
 // The client makes a list of each record's headers, and a string of each header's key: twelve allocations a record, more
 // than all else that reading an event costs. So each record of a decompressed batch is rewritten before the client takes
-// it apart: its headers, as they lie there, go in front of its value, and it has none left. unfold parts them again.
+// it apart: its headers are packed, which makes a quarter of their bytes of them, in front of its value, and it has none
+// left. unfold parts them again.
 //
-// A folded value is: 4 bytes, little endian, the length of the headers, with foldedNull set when the record had no value;
-// the headers, count included; the value.
+// A folded value is: 4 bytes, little endian, how many are packed, with foldedNull set when the record had no value; the
+// packed headers; the value. Headers that cannot be packed, since they are not the relay's, stay where they are.
 //
 // Batches that are not compressed do not pass the decompressor; their records have the client's headers.
 
 const (
 	foldedPrefix = 4
 	foldedNull   = 1 << 31
-	// foldedMore is the most that a record grows by: the prefix, the new count of headers, and two lengths by a byte.
-	foldedMore = foldedPrefix + 3
 )
 
 // folding is a kgo.Decompressor. It is safe for concurrent use.
 type folding struct {
-	client   kgo.Decompressor // of what unpackLZ4 does not read
-	scratch  *scratch
-	bytesMax int
+	client      kgo.Decompressor // of what unpackLZ4 does not read; it uses raw too
+	raw, folded *scratch         // apart, since they differ in size
+	bytesMax    int
 }
 
 // newFolding bounds a batch as kgo.MaxDecompressBatchBytes does.
 func newFolding(bytesMax int) (*folding, error) {
 	// The bounded decompressor is to be had of a client only; this one is never connected.
-	f := &folding{scratch: &scratch{}, bytesMax: bytesMax}
-	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(bytesMax), kgo.WithPools(f.scratch))
+	f := &folding{raw: &scratch{}, folded: &scratch{}, bytesMax: bytesMax}
+	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(bytesMax), kgo.WithPools(f.raw))
 	if err != nil {
 		return nil, err
 	}
@@ -48,22 +48,27 @@ func newFolding(bytesMax int) (*folding, error) {
 
 func (f *folding) Decompress(src []byte, codec kgo.CompressionCodecType) ([]byte, error) {
 	if codec == kgo.CodecLz4 {
-		raw, ok := unpackLZ4(f.scratch.GetDecompressBytes(src, codec), src)
-		defer f.scratch.PutDecompressBytes(raw)
+		raw, ok := unpackLZ4(f.raw.GetDecompressBytes(src, codec), src)
 		if ok && len(raw) <= f.bytesMax {
-			return foldRecords(raw), nil
+			return f.fold(raw), nil
 		}
 	}
 	raw, err := f.client.Decompress(src, codec)
 	if err != nil || codec == kgo.CodecNone {
 		return raw, err
 	}
-	folded := foldRecords(raw)
-	f.scratch.PutDecompressBytes(raw)
-	return folded, nil
+	return f.fold(raw), nil
 }
 
-// scratch is what batches are decompressed into; a batch's own memory is that of its folded records.
+// fold folds the records of a batch into memory of the batch's own, of no more bytes than it needs.
+func (f *folding) fold(raw []byte) []byte {
+	folded := foldRecords(f.folded.GetDecompressBytes(nil, kgo.CodecNone), raw)
+	f.raw.PutDecompressBytes(raw)
+	defer f.folded.PutDecompressBytes(folded)
+	return bytes.Clone(folded)
+}
+
+// scratch is what batches are decompressed, or folded, into.
 type scratch struct{ pool sync.Pool }
 
 func (s *scratch) GetDecompressBytes(compressed []byte, _ kgo.CompressionCodecType) []byte {
@@ -78,32 +83,39 @@ func (s *scratch) PutDecompressBytes(b []byte) {
 	s.pool.Put(&b)
 }
 
-// foldRecords rewrites the records of a batch. From the first one on that is none they are left as they are: the client
-// stops at it as it would have, and so it does at the batches of before Kafka 0.11, which begin with a zero byte.
-func foldRecords(src []byte) []byte {
-	dst := make([]byte, 0, len(src)+foldedMore*countRecords(src))
+// foldRecords appends the records of a batch to dst, folded. From the first one on that is none they are left as they are:
+// the client stops at it as it would have, and so it does at the batches of before Kafka 0.11, which begin with a zero byte.
+func foldRecords(dst, src []byte) []byte {
+	var buf [512]byte // what is packed is seldom more
 	for {
 		rec, rest, ok := nextRecord(src)
 		if !ok {
 			return append(dst, src...)
 		}
-		lengthAt, valueAt, headersAt, ok := locateValue(rec)
+		key, lengthAt, valueAt, headersAt, ok := locateValue(rec)
 		if !ok {
 			return append(dst, src...)
 		}
 		value, headers := rec[valueAt:headersAt], rec[headersAt:]
-		prefix := uint32(len(headers))
+		packed, ok := event.AppendPacked(buf[:0], key, headers)
+		if ok {
+			headers = noHeaders
+		}
+		prefix := uint32(len(packed))
 		if rec[lengthAt]&1 != 0 { // a negative length
 			prefix |= foldedNull
 		}
-		length := foldedPrefix + len(headers) + len(value)
-		dst = appendVarint(dst, lengthAt+varintBytes(length)+length+1)
+		length := foldedPrefix + len(packed) + len(value)
+		dst = appendVarint(dst, lengthAt+varintBytes(length)+length+len(headers))
 		dst = appendVarint(append(dst, rec[:lengthAt]...), length)
 		dst = binary.LittleEndian.AppendUint32(dst, prefix)
-		dst = append(append(append(dst, headers...), value...), 0)
+		dst = append(append(append(dst, packed...), value...), headers...)
 		src = rest
 	}
 }
+
+// noHeaders is their count.
+var noHeaders = []byte{0}
 
 // nextRecord cuts the first record off, without its length.
 func nextRecord(src []byte) (rec, rest []byte, ok bool) {
@@ -115,31 +127,21 @@ func nextRecord(src []byte) (rec, rest []byte, ok bool) {
 	return src[from:end], src[end:], true
 }
 
-func countRecords(src []byte) (n int) {
-	for {
-		_, rest, ok := nextRecord(src)
-		if !ok {
-			return n
-		}
-		src, n = rest, n+1
-	}
-}
-
-// locateValue finds the length of a record's value, the value, and what follows it, of which there is at least a byte:
-// attributes, two deltas and the key come before.
-func locateValue(rec []byte) (lengthAt, valueAt, headersAt int, ok bool) {
+// locateValue finds the key of a record, the length of its value, the value, and what follows it, of which there is at least
+// a byte: attributes and two deltas come before.
+func locateValue(rec []byte) (key []byte, lengthAt, valueAt, headersAt int, ok bool) {
 	at := 1
 	for range 2 {
 		if _, at = varint(rec, at); at < 0 {
-			return 0, 0, 0, false
+			return nil, 0, 0, 0, false
 		}
 	}
-	if _, at, ok = locateText(rec, at); !ok {
-		return 0, 0, 0, false
+	keyAt, lengthAt, ok := locateText(rec, at)
+	if !ok {
+		return nil, 0, 0, 0, false
 	}
-	lengthAt = at
-	valueAt, headersAt, ok = locateText(rec, at)
-	return lengthAt, valueAt, headersAt, ok && headersAt < len(rec)
+	valueAt, headersAt, ok = locateText(rec, lengthAt)
+	return rec[keyAt:lengthAt], lengthAt, valueAt, headersAt, ok && headersAt < len(rec)
 }
 
 // locateText finds the text whose length is at a place; a negative length is that of nothing.
@@ -184,7 +186,7 @@ func varintBytes(n int) int { return (bits.Len64(uint64(n)<<1|1) + 6) / 7 }
 // unfold is a record as it was sent.
 func unfold(r *kgo.Record) event.Record {
 	rec := event.Record{Key: r.Key, Value: r.Value}
-	if r.Attrs.CompressionType() == 0 || len(r.Headers) > 0 || len(r.Value) < foldedPrefix {
+	if r.Attrs.CompressionType() == 0 || len(r.Value) < foldedPrefix {
 		rec.Headers = headers(r.Headers)
 		return rec
 	}
@@ -193,9 +195,11 @@ func unfold(r *kgo.Record) event.Record {
 	if end > len(r.Value) { // of before Kafka 0.11
 		return rec
 	}
-	rec.Packed, rec.Value = r.Value[foldedPrefix:end:end], r.Value[end:]
-	if prefix&foldedNull != 0 {
+	if rec.Value = r.Value[end:]; prefix&foldedNull != 0 {
 		rec.Value = nil
+	}
+	if rec.Headers = headers(r.Headers); end > foldedPrefix {
+		rec.Headers, rec.Packed = nil, r.Value[foldedPrefix:end:end]
 	}
 	return rec
 }

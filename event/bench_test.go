@@ -137,12 +137,25 @@ func BenchmarkParseView(b *testing.B) {
 func BenchmarkParseViewPacked(b *testing.B) {
 	e := events()["upsert"]
 	_, rec := e.AppendRecord(nil, Source("flights"))
-	rec = pack(rec)
+	rec, _ = pack(rec)
 	var v View
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := ParseView(rec, &v); err != nil {
 			b.Fatal(err)
+		}
+	}
+	rowsPerSecond(b)
+}
+
+func BenchmarkAppendPacked(b *testing.B) {
+	e := events()["upsert"]
+	_, rec := e.AppendRecord(nil, Source("flights"))
+	headers, buf := inKafka(rec.Headers), make([]byte, 0, 512)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := AppendPacked(buf, rec.Key, headers); !ok {
+			b.Fatal("not packed")
 		}
 	}
 	rowsPerSecond(b)

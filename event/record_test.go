@@ -294,7 +294,14 @@ func FuzzParseRecord(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, headers, value []byte) {
 		rec := Record{Key: key, Value: value, Headers: splitHeaders(headers)}
 		var e, again Event
-		if err := ParseRecord(rec, &e); err != nil {
+		err := ParseRecord(rec, &e)
+		if short, ok := pack(rec); ok {
+			if packedErr := ParseRecord(short, &again); !reflect.DeepEqual(packedErr, err) || !reflect.DeepEqual(again, e) || !reflect.DeepEqual(short.Unpacked(), rec.Headers) {
+				t.Fatalf("%q packed reads as %+v, %v; wanted %+v, %v", rec.Headers, again, packedErr, e, err)
+			}
+			again = Event{}
+		}
+		if err != nil {
 			return
 		}
 		// What was read is written with the same meaning; our own form of it is a fixed point.

@@ -59,8 +59,8 @@ type Record struct {
 	Key     []byte
 	Value   []byte
 	Headers []Header
-	// Packed, unless nil, is the headers in the form that a Kafka record has them in, and Headers is nil: a list of them
-	// would be most of what reading an event costs. Unpacked reads either.
+	// Packed, unless nil, is what the headers say, as AppendPacked makes it, and Headers is nil: a list of them would be
+	// most of what reading an event costs. Unpacked reads either.
 	Packed []byte
 }
 

@@ -36,23 +36,13 @@ func Sampled[S string | []byte](s S) bool {
 
 // TraceParentOf is the traceparent header of a record that AppendRecord made, its last; nil when there is none.
 func TraceParentOf(rec *Record) []byte {
-	if rec.Packed == nil {
-		if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == headerTraceParent {
-			return rec.Headers[n-1].Value
-		}
-		return nil
+	if rec.Packed != nil {
+		return packedTrace(rec.Packed)
 	}
-	var name, value []byte
-	count, p, ok := packedCount(rec.Packed)
-	for ; ok && count > 0; count-- {
-		if name, p, ok = packedText(p); ok {
-			value, p, ok = packedText(p)
-		}
+	if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == headerTraceParent {
+		return rec.Headers[n-1].Value
 	}
-	if !ok || string(name) != headerTraceParent {
-		return nil
-	}
-	return value
+	return nil
 }
 
 // TracesMax bounds a list of AppendTrace: a span of OpenTelemetry keeps 128 links unless told otherwise.

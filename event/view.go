@@ -34,14 +34,17 @@ type View struct {
 // a *fault.Error of class Fatal for a record of a newer format.
 func ParseView(rec Record, v *View) error {
 	*v = View{Body: rec.Value}
-	var h [len(headerNames)][]byte
-	var err error
 	if rec.Packed != nil {
-		err = collectPacked(rec.Packed, &h)
-	} else {
-		err = collectHeaders(rec.Headers, &h)
+		switch {
+		case !v.unpack(rec.Key, rec.Packed):
+			return recordError("its packed headers are not of its key")
+		case rec.Value == nil:
+			return recordError(noValue)
+		}
+		return nil
 	}
-	if err != nil {
+	var h [len(headerNames)][]byte
+	if err := collectHeaders(rec.Headers, &h); err != nil {
 		return err
 	}
 	// Before anything else: what a newer format changes is not known here.
@@ -52,10 +55,12 @@ func ParseView(rec Record, v *View) error {
 		return recordError("the key " + quoteBounded(rec.Key) + " is not table, tenant and id with a NUL between")
 	}
 	if rec.Value == nil {
-		return recordError("the record has no value: a delete is an event with a body too")
+		return recordError(noValue)
 	}
 	return v.parseHeaders(&h)
 }
+
+const noValue = "the record has no value: a delete is an event with a body too"
 
 func recordError(detail string) error {
 	return &DataError{Code: codeRecord, Reason: ReasonBadRecord, Detail: detail}
@@ -68,46 +73,36 @@ func headerError(name string, value []byte, wanted string) error {
 // collectHeaders sorts the known headers by their place in headerNames.
 func collectHeaders(headers []Header, h *[len(headerNames)][]byte) error {
 	for i := range headers {
-		if err := setHeader(h, headerPlace(headers[i].Key, i), headers[i].Value); err != nil {
-			return err
+		at := headerPlace(headers[i].Key, i)
+		if at < 0 {
+			continue
+		}
+		if h[at] != nil {
+			return recordError("header " + headerNames[at] + " comes twice")
+		}
+		if h[at] = headers[i].Value; h[at] == nil {
+			h[at] = []byte{} // there, and empty
 		}
 	}
-	return checkHeaders(h)
-}
-
-// headerPlace is the place in headerNames of the header that comes i-th in a record; -1 when it is none of ours.
-func headerPlace[T string | []byte](name T, i int) int {
-	if i < len(headerNames) && string(name) == headerNames[i] {
-		return i
-	}
-	for at := range headerNames {
-		if string(name) == headerNames[at] {
-			return at
-		}
-	}
-	return -1
-}
-
-func setHeader(h *[len(headerNames)][]byte, at int, value []byte) error {
-	if at < 0 {
-		return nil
-	}
-	if h[at] != nil {
-		return recordError("header " + headerNames[at] + " comes twice")
-	}
-	if h[at] = value; value == nil {
-		h[at] = []byte{} // there, and empty
-	}
-	return nil
-}
-
-func checkHeaders(h *[len(headerNames)][]byte) error {
 	for at, value := range h[:headersFixed] {
 		if value == nil {
 			return recordError("header " + headerNames[at] + " is missing")
 		}
 	}
 	return nil
+}
+
+// headerPlace is the place in headerNames of the header that comes i-th in a record; -1 when it is none of ours.
+func headerPlace(name string, i int) int {
+	if i < len(headerNames) && name == headerNames[i] {
+		return i
+	}
+	for at := range headerNames {
+		if name == headerNames[at] {
+			return at
+		}
+	}
+	return -1
 }
 
 // checkFormat tells a newer format, which is no fault of the event, from something else altogether.

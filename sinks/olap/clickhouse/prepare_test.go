@@ -206,26 +206,27 @@ func TestPrepareAllocatesNothingPerRow(t *testing.T) {
 	}
 }
 
-// asFetched lays messages out one after the other, as the consumers have them of a fetch: the headers packed, between key
-// and value.
-func asFetched(messages []event.Message) {
+// asFetched lays messages out one after the other, as the consumers have them of a fetch.
+func asFetched(t testing.TB, messages []event.Message) {
+	t.Helper()
 	var log []byte
 	add := func(b []byte) []byte {
 		log = append(log, b...)
 		return log[len(log)-len(b):]
 	}
-	text := func(b []byte, value string) []byte {
-		return append(binary.AppendVarint(b, int64(len(value))), value...)
-	}
 	for range 2 { // the second time it does not move any more
 		log = log[:0]
 		for i := range messages {
 			m := &messages[i]
-			packed := m.Packed
+			packed, ok := m.Packed, true
 			if packed == nil {
-				packed = binary.AppendVarint(nil, int64(len(m.Headers)))
+				headers := binary.AppendVarint(nil, int64(len(m.Headers)))
 				for _, h := range m.Headers {
-					packed = text(text(packed, h.Key), string(h.Value))
+					headers = append(binary.AppendVarint(headers, int64(len(h.Key))), h.Key...)
+					headers = append(binary.AppendVarint(headers, int64(len(h.Value))), h.Value...)
+				}
+				if packed, ok = event.AppendPacked(nil, m.Key, headers); !ok {
+					t.Fatalf("headers %q are not packed", m.Headers)
 				}
 			}
 			m.Key, m.Packed, m.Value, m.Headers = add(m.Key), add(packed), add(m.Value), nil
@@ -239,7 +240,7 @@ func BenchmarkGather(b *testing.B) {
 	o := fakeOwned(s)
 	const rows, piece = 100_000, 10_000
 	messages := benchBatch(b, s, rows).Messages
-	asFetched(messages)
+	asFetched(b, messages)
 	b.ReportAllocs()
 	for b.Loop() {
 		var p event.Prepared
