@@ -66,7 +66,7 @@ var packedNames = func() (list [len(headerNames)]packedName) {
 }()
 
 // collectOurs takes the headers of a record of ours apart: all of them in their order, and no others. The shortest has more
-// bytes than a name has at most.
+// bytes than a name has at most; a traceparent that is empty has fewer, which is none of ours.
 func collectOurs(b []byte, h *[len(headerNames)][]byte) bool {
 	if len(b) == 0 || b[0] != byte(headersFixed<<1) && b[0] != byte(len(headerNames)<<1) {
 		return false
@@ -94,7 +94,7 @@ func collectOurs(b []byte, h *[len(headerNames)][]byte) bool {
 		}
 		h[n], b = b[from:to:to], b[to:]
 	}
-	return len(b) == 0 && (count == headersFixed || len(h[headersFixed]) > 0)
+	return len(b) == 0
 }
 
 // unpack sets what AppendPacked packed; false when it did not pack these for this key.

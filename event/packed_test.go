@@ -110,6 +110,14 @@ func TestPackedHeadersThatEndTooEarly(t *testing.T) {
 			}
 		}
 	}
+	for i, h := range rec.Headers { // a length that is negative is that of nothing, whatever follows
+		at := len(inKafka(rec.Headers[:i+1])) - len(h.Value) - 1
+		negative := append([]byte{}, whole...)
+		negative[at]++
+		if _, ok := AppendPacked(nil, rec.Key, negative); ok {
+			t.Errorf("%s of a negative length was packed", h.Key)
+		}
+	}
 	if _, ok := AppendPacked(nil, rec.Key, append(whole, 0)); ok {
 		t.Error("what follows the headers was passed over")
 	}
