@@ -21,6 +21,7 @@ type Config struct {
 	Sinks   Sinks
 	Dead    DeadLetters
 	Rollups []*Rollup // in file order; kept by each OLAP sink
+	Archive *Archive  // nil: off
 	Limits  Limits
 	HTTP    HTTP
 }
@@ -118,6 +119,22 @@ type Measure struct {
 	Name   string // its key
 	Func   string // count, sum, min, max, avg or distinct
 	Column int    // of Table; event.None for count
+}
+
+// Archive is the section archive: where closed parts of the log are kept. One of Dir and S3 is set.
+type Archive struct {
+	Dir       string        // archive.dir: an absolute path; "" with S3
+	S3        *S3           // nil with Dir
+	OlderThan time.Duration // archive.older_than, age of events that are archived: 1s to 3,650 days
+	FileBytes int64         // archive.file_bytes, bytes of keys, values and headers at which a file is closed: 1 MiB to 4 GiB
+}
+
+// S3 is archive.s3: a bucket of a service that speaks S3.
+type S3 struct {
+	DSN    DSN    // archive.s3.endpoint is its host, archive.s3.bucket its database; archive.s3.access_key and archive.s3.secret_key, without a user: the machine's role
+	HTTPS  bool   // archive.s3.endpoint begins with https://
+	Prefix string // archive.s3.prefix, without slashes at its ends; default the line
+	Region string // archive.s3.region; default us-east-1
 }
 
 // Limits is the section limits: of one process.

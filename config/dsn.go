@@ -46,6 +46,7 @@ const (
 	mysqlScheme      = "mysql"
 	clickhouseScheme = "clickhouse"
 	dorisScheme      = "doris" // made of sinks.doris, not written as a URL
+	s3Scheme         = "s3"    // made of archive.s3
 )
 
 var defaultPorts = map[string]string{mysqlScheme: "3306", clickhouseScheme: "9000"}

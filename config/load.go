@@ -154,6 +154,7 @@ func (l loader) config(root *entry) *Config {
 	cfg.HTTP.Listen = l.listen(root.get("http").get("listen"))
 
 	cfg.Rollups = l.rollups(root.get("rollups"), cfg)
+	cfg.Archive = l.archive(root.get("archive"), cfg.Line)
 	l.databases(root, cfg)
 	l.topics(root, cfg)
 	l.locals(root, cfg)
@@ -406,6 +407,9 @@ func (c *Config) Secrets() []string {
 	}
 	if c.Sinks.Doris != nil {
 		dsns = append(dsns, c.Sinks.Doris.DSN)
+	}
+	if c.Archive != nil && c.Archive.S3 != nil {
+		dsns = append(dsns, c.Archive.S3.DSN)
 	}
 	var secrets []string
 	for _, d := range dsns {

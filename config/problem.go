@@ -115,7 +115,7 @@ func (r *report) err() error {
 }
 
 // secretKeys are the keys whose values an excerpt leaves out, password or not: it is about other things.
-var secretKeys = regexp.MustCompile(`((?:dsn|state|password)["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}]+)`)
+var secretKeys = regexp.MustCompile(`((?:dsn|state|password|secret_key)["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}]+)`)
 
 const excerptRunesMax = 120
 

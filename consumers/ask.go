@@ -63,7 +63,7 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 			continue
 		}
 		m.retryAt, m.retry.tries = time.Time{}, 0
-		why := judge(ask[i], l, u.loop.acceptGap(ask[i].Partition))
+		why := u.loop.judge(ask[i], l)
 		if why == nil {
 			why = m.loss(u.loop.acceptGap(m.at.Partition))
 		}
@@ -139,6 +139,9 @@ func (m *member) loss(acceptGap string) *fault.Error {
 		return cutFault(event.Position{Partition: m.at.Partition, Next: lost.ConsumedTo, LeaderEpoch: lost.ConsumedToEpoch},
 			lost.ResetTo, acceptGap)
 	}
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Class == fault.Fatal {
+		return f // of History
+	}
 	if big, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
 		return &fault.Error{Code: "SL6013", Class: fault.Fatal, Err: err,
 			What: fmt.Sprintf("the record batch at offset %d is larger than memory allows. Nothing was skipped.", big.Offset),
@@ -191,5 +194,15 @@ func (u *unit) goOn(m *member, at event.Position, l kafka.Log) {
 		u.loop.reader.remove(s)
 	}
 	m.stream = newStream(at, l, u.wake)
-	u.loop.reader.add(m.stream)
+	if !u.loop.inHistory(at, l) {
+		u.loop.reader.add(m.stream)
+		return
+	}
+	need := int64(0)
+	for _, r := range u.pending {
+		if r.Partition == at.Partition {
+			need = r.To
+		}
+	}
+	u.loop.reader.addPast(m.stream, u.loop.opts.History, need)
 }

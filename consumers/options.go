@@ -29,6 +29,8 @@ type Options struct {
 	// Bury takes events that the sink rejected, in place of the dead-letter topic, and returns when they are kept: they are
 	// passed then. nil: the topic.
 	Bury func(ctx context.Context, letters []DeadLetter) error
+	// History holds what the topics do not any more: a position below a log's start is read from there. nil: it is lost.
+	History History
 	// MemoryBytesMax is this loop's part of the process's memory; default limits.memory_bytes_max.
 	MemoryBytesMax int64
 	// Logger's default discards.

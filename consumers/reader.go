@@ -198,7 +198,7 @@ func (r *reader) await(ctx context.Context, d time.Duration) {
 	}
 }
 
-// add begins to read into s, from where its queue begins. The client gets no epoch: it would go on from wherever the
+// add begins to read into s, from where its queue ends. The client gets no epoch: it would go on from wherever the
 // epoch's log ends, and the unit has asked that question already.
 func (r *reader) add(s *stream) {
 	r.do(func() {
@@ -212,13 +212,17 @@ func (r *reader) add(s *stream) {
 			// streams of the old one have failed, or will.
 			r.cl.PurgeTopicsFromConsuming(s.part.Topic)
 		}
+		s.mu.Lock()
+		s.logged = true
+		s.mu.Unlock()
 		r.cl.AddConsumePartitions(map[string]map[int32]kgo.Offset{
-			s.part.Topic: {s.part.Number: kgo.NoResetOffset().At(s.q.next)}})
+			s.part.Topic: {s.part.Number: kgo.NoResetOffset().At(s.readTo())}})
 	})
 }
 
 // remove ends reading into s and drops what it holds in its queue; batches that were cut of it stay held.
 func (r *reader) remove(s *stream) {
+	s.past.stop()
 	r.do(func() {
 		r.mu.Lock()
 		if r.streams[s.part] == s {
@@ -249,7 +253,8 @@ func (r *reader) throttle() bool {
 	loads := make([]load, 0, len(r.streams))
 	for p, s := range r.streams {
 		s.mu.Lock()
-		loads = append(loads, load{bytes: s.held, slow: s.slow, paused: r.paused[p]})
+		// What is read from History bounds itself, and could not be read again from the log.
+		loads = append(loads, load{bytes: s.held, slow: s.slow && s.logged, paused: r.paused[p]})
 		s.mu.Unlock()
 		parts = append(parts, p)
 	}

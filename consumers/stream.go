@@ -28,11 +28,14 @@ type stream struct {
 	part    event.Partition
 	topicID event.TopicID // that the position was verified against
 	wake    chan<- struct{}
+	past    *past         // reads it from History; nil: it is read from the log. Its unit's alone
+	room    chan struct{} // signalled when bytes were released
 
 	mu      sync.Mutex
 	q       queue
 	trouble error // from the reader: the unit must ask the leader how the log stands
 	recheck bool  // the leader changed: the same question, though nothing is known to be wrong
+	logged  bool  // the client reads it, not History
 	closed  bool  // no unit reads it any more, or nothing that arrives may be used: pushes are dropped
 	held    int64 // bytes in the queue and in batches that are not applied
 	slow    bool  // for throttle
@@ -44,7 +47,7 @@ type stream struct {
 
 // newStream begins at a position that the log continues.
 func newStream(at event.Position, log kafka.Log, wake chan<- struct{}) *stream {
-	return &stream{part: at.Partition, topicID: log.TopicID, wake: wake, q: newQueue(at), applied: at.Next,
+	return &stream{part: at.Partition, topicID: log.TopicID, wake: wake, room: make(chan struct{}, 1), q: newQueue(at), applied: at.Next,
 		stable: log.Stable, leader: log.LeaderEpoch}
 }
 
@@ -127,6 +130,24 @@ func (s *stream) release(bytes int64) {
 	s.mu.Lock()
 	s.held -= bytes
 	s.mu.Unlock()
+	signal(s.room)
+}
+
+// readTo is one past the last offset that was read.
+func (s *stream) readTo() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.q.end
+}
+
+// passTo says that what lies below an offset was read, and holds nothing more.
+func (s *stream) passTo(next int64) {
+	s.mu.Lock()
+	if !s.closed && s.q.end < next {
+		s.q.pass(next-1, s.q.endEpoch, time.Now().UnixNano())
+	}
+	s.mu.Unlock()
+	signal(s.wake)
 }
 
 // trim drops the end of the queue until the stream holds at most so many bytes; it returns from where to read again,

@@ -21,7 +21,8 @@ type Plan struct {
 	Rows       int64         `json:"rows"`            // the server's estimate
 	Bytes      int64         `json:"bytes"`           // of data and indexes, now; as much is needed beside
 	Partitions int           `json:"partitions"`
-	Events     int64         `json:"events"` // offsets of the log to be read, those of other shards and tables too
+	Events     int64         `json:"events"`   // offsets of the log to be read, those of other shards and tables too
+	Archived   int64         `json:"archived"` // of them, those that only the archive has
 	PerSecond  int           `json:"per_second"`
 	YieldAbove time.Duration `json:"yield_above"`
 	Notes      []string      `json:"notes"`
@@ -133,16 +134,14 @@ func (r *Replay) planLog(ctx context.Context, p *Plan) error {
 		case row.Next > log.End && !log.Gone:
 			holes = append(holes, fmt.Sprintf("%s partition %d ends at offset %d, the shard has applied up to %d", row.Topic, row.Number, log.End, row.Next))
 		}
-		p.Events += log.Stable - log.Start
+		p.Events, p.Archived = p.Events+log.Stable-log.Start, p.Archived+log.Archived
 	}
 	gaps, err := r.gaps(ctx)
 	if err != nil {
 		return err
 	}
 	if holes = append(holes, gaps...); len(holes) > 0 {
-		p.Refused = &fault.Error{Code: codeHistory, Class: fault.Fatal,
-			What: fmt.Sprintf("the log does not hold all that shard %s was made from: rebuilt tables would lack rows", r.o.Shard),
-			Why:  strings.Join(holes, "\n"), Do: "restore the shard from a backup: the sink then goes on from where that stands"}
+		p.Refused = r.history().hole(holes...)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ var levels = [][]string{
 	{"internal/line"},
 	{"replay"},
 	{"sinks/sinktest"},
-	{"consumers"},
+	{"consumers", "archive"},
 	{"sinks/mysql", "sinks/olap/clickhouse", "sinks/olap/doris"},
 	{"sinks/olap/intent"},
 	{"sinks/olap/rollup"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
 )
 
 // readAll calls each for every committed record that the topic holds now, in order per partition.
@@ -58,6 +59,32 @@ const (
 // order per partition. Of a batch that is larger than memory allows it says so in the log, and passes it over: no process
 // of the line wrote it. The record is valid during the call only.
 func Scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger, from, to map[event.Partition]int64, each func(*kgo.Record)) error {
+	return scan(ctx, cfg, role, log, from, to, scanFetchBytes, func(r *kgo.Record) error { each(r); return nil },
+		func(big *kgo.ErrDecompressTooLarge) error {
+			if log != nil {
+				log.Warn("passed over a record batch that is larger than memory allows; another program wrote it",
+					"topic", big.Topic, "partition", big.Partition, "offset", big.Offset, "next", big.NextOffset)
+			}
+			return nil
+		})
+}
+
+// copyFetchBytes are fetched at once by Copy: a long stretch of the log is read in fewer, larger answers.
+const copyFetchBytes = 4 << 20
+
+// Copy is Scan for a reader that must miss nothing: an error of each ends it, and so does a batch that is larger than
+// memory allows (SL2013).
+func Copy(ctx context.Context, cfg *config.Config, role string, log *slog.Logger, from, to map[event.Partition]int64, each func(*kgo.Record) error) error {
+	return scan(ctx, cfg, role, log, from, to, copyFetchBytes, each, func(big *kgo.ErrDecompressTooLarge) error {
+		return &fault.Error{Code: "SL2013", Class: fault.Fatal, Err: big,
+			What: fmt.Sprintf("the record batch at offset %d of %s partition %d is larger than memory allows", big.Offset, big.Topic, big.Partition),
+			Why:  "the relay writes no such batch: another program wrote into the topic",
+			Do:   fmt.Sprintf("find that program; to read its batch, raise outbox.event_bytes_max (batches of up to %d such events are read)", scanBatchesMax)}
+	})
+}
+
+func scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger, from, to map[event.Partition]int64, fetchBytes int32,
+	each func(*kgo.Record) error, tooLarge func(*kgo.ErrDecompressTooLarge) error) error {
 	offsets, left := map[string]map[int32]kgo.Offset{}, map[event.Partition]int64{}
 	for p, end := range to {
 		if from[p] >= end {
@@ -77,8 +104,8 @@ func Scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // the last offset may be a transaction's marker
-		kgo.FetchMaxBytes(scanFetchBytes),
-		kgo.FetchMaxPartitionBytes(scanFetchBytes),
+		kgo.FetchMaxBytes(fetchBytes),
+		kgo.FetchMaxPartitionBytes(fetchBytes),
 		kgo.MaxConcurrentFetches(1),
 		kgo.MaxDecompressBatchBytes(scanBatchesMax*DeadRecordBytesMax(cfg)))...)
 	if err != nil {
@@ -95,21 +122,24 @@ func Scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		var failed error
 		fetches.EachRecord(func(r *kgo.Record) {
 			p := event.Partition{Topic: r.Topic, Number: r.Partition}
-			if end, open := left[p]; open && r.Offset < end && !r.Attrs.IsControl() {
-				each(r)
+			if end, open := left[p]; open && failed == nil && r.Offset < end && !r.Attrs.IsControl() {
+				failed = each(r)
 			}
 			passed(p, r.Offset+1)
 		})
+		if failed != nil {
+			return failed
+		}
 		for _, e := range fetches.Errors() {
 			big, ok := errors.AsType[*kgo.ErrDecompressTooLarge](e.Err)
 			if !ok {
 				return Wrap(e.Err, cfg.Kafka.Brokers, fmt.Sprintf("read topic %s partition %d", e.Topic, e.Partition))
 			}
-			if log != nil {
-				log.Warn("passed over a record batch that is larger than memory allows; another program wrote it",
-					"topic", big.Topic, "partition", big.Partition, "offset", big.Offset, "next", big.NextOffset)
+			if err := tooLarge(big); err != nil {
+				return err
 			}
 			reader.SetOffsets(map[string]map[int32]kgo.EpochOffset{big.Topic: {big.Partition: {Epoch: big.Epoch, Offset: big.NextOffset}}})
 			passed(event.Partition{Topic: big.Topic, Number: big.Partition}, big.NextOffset)

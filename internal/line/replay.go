@@ -128,7 +128,11 @@ func (p ReplayPlan) WriteText(w io.Writer) error {
 	if p.Refused != nil {
 		state = "not complete"
 	}
-	fmt.Fprintf(w, "  source  %d partitions, %d events of all their shards and tables, %s\n", p.Partitions, p.Events, state)
+	from := ""
+	if p.Archived > 0 {
+		from = fmt.Sprintf(", %d of them from the archive", p.Archived)
+	}
+	fmt.Fprintf(w, "  source  %d partitions, %d events of all their shards and tables%s, %s\n", p.Partitions, p.Events, from, state)
 	fmt.Fprintf(w, "  space   %s more on the shard's server until accept\n", size(p.Bytes))
 	fmt.Fprintf(w, "  time    about %s, %s%s\n", short(p.About()), limit, yields)
 	fmt.Fprintf(w, "  swap    one RENAME of %d tables; who reads or writes them waits, 5 to 80 ms for each table, as fast as the disk is\n", p.Physical)

@@ -1,0 +1,93 @@
+package archive
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func spoolFile(t testing.TB) *os.File {
+	f, err := os.CreateTemp(t.TempDir(), "spool")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// flightsRecord is one as the relay writes it.
+func flightsRecord(i int64) *kgo.Record {
+	h := func(k, v string) kgo.RecordHeader { return kgo.RecordHeader{Key: k, Value: []byte(v)} }
+	carrier := [...]string{"UA", "DL", "AA", "9E", "MQ"}[i%5]
+	return &kgo.Record{Offset: i, Timestamp: time.UnixMilli(1_780_000_000_000 + i*3), LeaderEpoch: 2, Key: fmt.Appendf(nil, "flights\x00%s\x00%d", carrier, 9_000_000+i),
+		Value: fmt.Appendf(nil, `{"carrier":"%s","flight_id":%d,"sched_dep":"2013-05-%02dT10:%02d:00.000000Z","origin":"JFK","dest":"LAX","tail_num":"N%d","distance":2475,"status":"departed","cancelled":false,"dep_delay":%d,"arr_delay":null}`, carrier, 9_000_000+i, i%28+1, i%60, i%999, i%77),
+		Headers: []kgo.RecordHeader{h("ce_specversion", "1.0"), h("ce_id", fmt.Sprintf("0190f6e2-7f3a-4c5d-8e9f-%012x", uint64(i)*0x9e3779b97f4a7c15>>16)), h("ce_source", "slotline/flights"),
+			h("ce_type", "flights.upsert"), h("ce_time", fmt.Sprintf("2026-11-30T09:14:02.%06dZ", i%1e6)), h("ce_subject", fmt.Sprintf("flights/%s/%d", carrier, 9_000_000+i)),
+			h("content-type", "application/json; format=1"), h("ce_version", fmt.Sprint(140737506559879+i)), h("ce_op", "upsert"), h("ce_layoutepoch", "1"), h("ce_outbox", fmt.Sprintf("1.00/%d", 18204551+i))}}
+}
+
+func TestFileHoldsWhatTheTopicHeld(t *testing.T) {
+	f := spoolFile(t)
+	odd := []*kgo.Record{
+		{Offset: 3, Timestamp: time.UnixMilli(5), Key: nil, Value: nil},
+		{Offset: 5, Timestamp: time.UnixMilli(4), Key: []byte{}, Value: []byte{0, 255}, Headers: []kgo.RecordHeader{{Key: "", Value: nil}, {Key: "a", Value: []byte{}}, {Key: "a", Value: []byte("x")}}},
+		{Offset: 9, Timestamp: time.UnixMilli(9), Key: []byte("k"), Value: []byte{}},
+	}
+	w := newFileWriter(f, "t", 2)
+	for _, r := range odd {
+		if err := w.add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := w.close(12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("%+v\n", e)
+	i := 0
+	err = readRecords(f, e, "t", 0, 0, func(rs []*kgo.Record) error {
+		for _, r := range rs {
+			if o := odd[i]; fmt.Sprintf("%#v %#v %#v", o.Key, o.Value, o.Headers) != fmt.Sprintf("%#v %#v %#v", r.Key, r.Value, r.Headers) || r.Offset != o.Offset {
+				t.Errorf("%#v %#v %#v\n%#v %#v %#v", o.Key, o.Value, o.Headers, r.Key, r.Value, r.Headers)
+			}
+			i++
+		}
+		return nil
+	})
+	if err != nil || i != 3 {
+		t.Fatal(err, i)
+	}
+	_ = bytes.Equal
+}
+
+func BenchmarkFile(b *testing.B) {
+	const n = 200_000
+	for b.Loop() {
+		f := spoolFile(b)
+		at := time.Now()
+		w := newFileWriter(f, "t", 0)
+		raw := int64(0)
+		for i := range int64(n) {
+			r := flightsRecord(i)
+			raw += recordBytes(r)
+			w.add(r)
+		}
+		e, err := w.close(n)
+		if err != nil {
+			b.Fatal(err)
+		}
+		wrote := time.Since(at)
+		at = time.Now()
+		if err := readRecords(f, e, "t", 0, 0, func([]*kgo.Record) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(n)/wrote.Seconds(), "write/s")
+		b.ReportMetric(float64(n)/time.Since(at).Seconds(), "read/s")
+		b.ReportMetric(float64(e.Bytes)/n, "bytes/event")
+		b.ReportMetric(float64(raw)/n, "raw/event")
+	}
+}
