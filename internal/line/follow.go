@@ -19,7 +19,7 @@ import (
 
 // followPeriod is how often a process asks for the layout in force, and reads its file again while that is older. A
 // record of a newer layout has it ask at once.
-const followPeriod = 2 * time.Second
+const followPeriod = 5 * time.Second
 
 // force is what a process runs by: the layout in force, and its file with the layout's partitions, and with the shards
 // of the newest file that was read.
