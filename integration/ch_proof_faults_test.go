@@ -22,6 +22,7 @@ func (l *olapLine) waits(p event.Prepared, number string) {
 
 // P7: "too many parts" is waited for: nothing is rejected, lost or stored twice once merges have caught up.
 func TestP7_ClickHouseSinkTooManyParts(t *testing.T) {
+	t.Parallel()
 	l := newOLAPLine(t, harness.ClickHouse(t), olapTables)
 	l.stopMerges("items")
 	a := l.tenant(1)

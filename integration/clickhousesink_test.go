@@ -345,6 +345,7 @@ func TestClickHouseSinkFailsOver(t *testing.T) {
 
 // P7: the server is killed in the middle of inserts and comes back. Nothing is rejected, lost or doubled.
 func TestP7_ClickHouseSinkServerKilledInInserts(t *testing.T) {
+	t.Parallel()
 	server := harness.PrivateClickHouse(t)
 	l := newOLAPLine(t, server, olapTables)
 	a := l.tenant(1)

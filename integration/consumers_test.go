@@ -262,6 +262,7 @@ func TestConsumersOnRealKafka(t *testing.T) {
 // P8 on a real broker: records deleted ahead of the sink halt that partition, the others go on, accept-gap is the way
 // past.
 func TestP8_DeletedRecordsHaltOnRealKafka(t *testing.T) {
+	t.Parallel()
 	l := newConsumerLine(t, harness.Kafka(t))
 	stop := l.consume(0, nil)
 	l.produce(l.cl, 100, 0, 1, 2, 3)

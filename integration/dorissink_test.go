@@ -53,6 +53,7 @@ func (l *dorisLine) crashBeforeConfirm(b *event.Batch) {
 // P9: a crash after the rows were sent and before they were confirmed. The new owner sends the same rows under the same
 // labels, which Doris refuses unread; or, where it has forgotten them, the sequence column decides.
 func TestP9_DorisSinkCrashAfterSend(t *testing.T) {
+	t.Parallel()
 	for _, forgotten := range []bool{false, true} {
 		t.Run(fmt.Sprintf("label forgotten %t", forgotten), func(t *testing.T) {
 			server := newDoris(t)

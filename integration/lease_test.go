@@ -248,6 +248,7 @@ func TestLeaseStatementsAgreeWithTheirTwin(t *testing.T) {
 // A lease outlives a restart of the server that is shorter than it, under the same epoch; and one that is killed for
 // longer ends the lease here while it is down, for whoever comes first afterwards.
 func TestLeaseOverRestarts(t *testing.T) {
+	t.Parallel()
 	server := harness.PrivateMySQL(t)
 	l := newLeaseTable(t, server)
 	ctx := t.Context()

@@ -266,6 +266,7 @@ func TestP6_MySQLSinkBroadcastByStaging(t *testing.T) {
 // Where the server does not let rows be loaded, or not so many, or is out of order, batches go as text as if nothing
 // were; plan, or the log, says what would let them.
 func TestP7_MySQLSinkWithoutStaging(t *testing.T) {
+	t.Parallel()
 	server := harness.PrivateMySQL(t)
 	admin := server.Open(t, "")
 	set := func(t *testing.T, statements ...string) {

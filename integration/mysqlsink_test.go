@@ -442,6 +442,7 @@ func TestMySQLSinkMonthTableGone(t *testing.T) {
 
 // P7: a server that becomes read-only is an outage: nothing is rejected, and the same batch goes through afterwards.
 func TestP7_MySQLSinkReadOnlyIsAnOutage(t *testing.T) {
+	t.Parallel()
 	l := newShardLine(t, harness.PrivateMySQL(t), shardLineTables, "")
 	o := l.takeOver(l.sink("a"), 1)
 	p, err := o.Prepare(l.batch(0, l.message(1, "items", event.Upsert, 1, item(l.tenantIn(1, "s1"), 1, "x"))))
@@ -474,6 +475,7 @@ func TestP7_MySQLSinkReadOnlyIsAnOutage(t *testing.T) {
 
 // P13: while one of two servers is down, partitions that do not meet it go on; the others wait and lose nothing.
 func TestP13_MySQLSinkShardRestart(t *testing.T) {
+	t.Parallel()
 	shared, private := harness.MySQL(t), harness.PrivateMySQL(t)
 	l := newShardLineBare(t, shared, shardLineTables, "")
 	l.names["s2"] = private.NewDatabase(t, l.names["s2"])
@@ -612,6 +614,7 @@ func TestMySQLSinkMissingPrivilege(t *testing.T) {
 // Wide rows go through a small max_allowed_packet, several statements and packets in one transaction; a row that does
 // not fit even alone is a dead letter, and no packet is ever refused.
 func TestP7_MySQLSinkSmallPackets(t *testing.T) {
+	t.Parallel()
 	l := newShardLine(t, harness.PrivateMySQL(t, "--max-allowed-packet=1M"), shardLineTables, "")
 	o := l.takeOver(l.sink("a"), 1)
 	a := l.tenantIn(1, "s1")

@@ -13,6 +13,7 @@ import (
 
 // No log line, error, table or JSON of a run holds a secret: not where all goes well, and not where servers refuse.
 func TestSecretsAreNeverPrinted(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t/p@ss:w%rd?#&+"
 	my := harness.MySQL(t)
 	w := newLineAt(t, sharedServers(t), harness.Name(t), "")

@@ -60,6 +60,7 @@ type deadList struct {
 // P7: an event that the table cannot hold is a dead letter with its reason, alone: its batch neighbours and the next
 // lower version of its entity are applied.
 func TestP7_BadEventAlone(t *testing.T) {
+	t.Parallel()
 	w := newLine(t, sharedServers(t), "")
 	const dep, month = "2013-02-03T04:05:06.000000Z", 201302
 	good := func(id uint64, arr string) event.Event {
@@ -232,6 +233,7 @@ func TestP8_LogCutAheadOfTheSink(t *testing.T) {
 
 // Bad input is a clear error that names the thing and what to do, before anything is lost.
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	w := newLine(t, sharedServers(t), "")
 	text := w.text(t)
 	run := func(t *testing.T, yaml string, args ...string) harness.Result {
