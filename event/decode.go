@@ -120,7 +120,10 @@ func (t *Table) decodeName(s *scanner, next int) (col int, ok bool) {
 		name := t.Columns[next].Name
 		end := s.p + 1 + len(name)
 		if end+1 < len(s.b) && s.b[s.p] == '"' && string(s.b[s.p+1:end]) == name && s.b[end] == '"' {
-			s.p = end + 1
+			if s.p = end + 1; end+2 < len(s.b) && s.b[end+1] == ':' && s.b[end+2] > ' ' {
+				s.p++
+				return next, true
+			}
 			return next, s.colon()
 		}
 	}

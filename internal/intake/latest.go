@@ -12,12 +12,13 @@ import (
 type Latest struct {
 	seed    maphash.Seed
 	entries []latestEntry // a power of two, at most half full
+	vers    []int64       // by message that an entry points to: its entity's greatest version
 }
 
+// latestEntry is small, so that the table of a batch stays in the processor's cache.
 type latestEntry struct {
-	hash    uint64
-	ver     int64 // 0: empty; versions are positive
-	message int32 // index of one that has the key
+	hash    uint32 // its upper half; the lower one is the place
+	message int32  // index of one that has the key, plus 1; 0: empty
 }
 
 // Reset makes room for a number of messages.
@@ -30,7 +31,7 @@ func (l *Latest) Reset(messages int) {
 		l.seed = maphash.MakeSeed()
 	}
 	if cap(l.entries) < size || cap(l.entries) > 8*size { // what one large batch needed is not kept for ever
-		l.entries = make([]latestEntry, size)
+		l.entries, l.vers = make([]latestEntry, size), make([]int64, size/2)
 		return
 	}
 	l.entries = l.entries[:size]
@@ -41,18 +42,19 @@ func (l *Latest) Reset(messages int) {
 func (l *Latest) IsNewer(messages []event.Message, i int, ver int64) bool {
 	key := messages[i].Key
 	hash := maphash.Bytes(l.seed, key)
+	upper := uint32(hash >> 32)
 	mask := uint64(len(l.entries) - 1)
 	for at := hash & mask; ; at = (at + 1) & mask {
 		e := &l.entries[at]
-		if e.ver == 0 {
-			*e = latestEntry{hash, ver, int32(i)}
+		if e.message == 0 {
+			*e, l.vers[i] = latestEntry{upper, int32(i) + 1}, ver
 			return true
 		}
-		if e.hash == hash && bytes.Equal(messages[e.message].Key, key) {
-			if ver <= e.ver {
+		if have := int(e.message - 1); e.hash == upper && bytes.Equal(messages[have].Key, key) {
+			if ver <= l.vers[have] {
 				return false
 			}
-			e.ver = ver
+			l.vers[have] = ver
 			return true
 		}
 	}

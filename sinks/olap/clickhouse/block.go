@@ -1,6 +1,8 @@
 package clickhouse
 
 import (
+	"encoding/binary"
+
 	"github.com/ClickHouse/ch-go/proto"
 
 	"github.com/slotline/slotline/event"
@@ -43,8 +45,11 @@ func (b *block) append(values []event.Value, ver int64) {
 	for i := range values {
 		b.columns[i].append(&values[i])
 	}
-	b.columns[len(values)].append(&event.Value{Uint: uint64(ver)})
-	b.columns[len(values)+1].append(&event.Value{Int: ver & 1})
+	version, deleted := &b.columns[len(values)], &b.columns[len(values)+1]
+	version.data = binary.LittleEndian.AppendUint64(version.data, uint64(ver))
+	deleted.data = append(deleted.data, byte(ver&1))
+	version.rows++
+	deleted.rows++
 }
 
 func (b *block) rows() int { return b.columns[0].rows }

@@ -64,7 +64,12 @@ func (c *column) append(v *event.Value) {
 	case event.Decimal:
 		c.data = appendDecimal(c.data, v.Bytes, c.width)
 	default:
-		c.data = append(binary.AppendUvarint(c.data, uint64(len(v.Bytes))), v.Bytes...)
+		if n := len(v.Bytes); n < 0x80 {
+			c.data = append(c.data, byte(n))
+		} else {
+			c.data = binary.AppendUvarint(c.data, uint64(n))
+		}
+		c.data = append(c.data, v.Bytes...)
 	}
 }
 
