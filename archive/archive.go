@@ -18,47 +18,30 @@ import (
 	"github.com/slotline/slotline/internal/kafka"
 )
 
-// Archive is a line's archive, as its manifests were when it was opened. Its methods may be called from any goroutine, but
-// for Run.
+// Archive is a line's archive. Its methods may be called from any goroutine; each reads the manifests that it needs.
 type Archive struct {
-	cfg       *config.Config
-	log       *slog.Logger
-	store     store
-	parts     []event.Partition // of the line, in order
-	manifests map[event.Partition]*Manifest
-	unread    map[event.Partition]error // why there is no manifest where an object stands for one
+	cfg   *config.Config
+	log   *slog.Logger
+	store store
+	parts []event.Partition // of the line, in order
 }
 
-// Open reads the manifests. SL7607: the file has no archive. A manifest that is none is an error of its partition's only.
-func Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Archive, error) {
+// Open does no I/O. SL7607: the file has no archive.
+func Open(cfg *config.Config, log *slog.Logger) (*Archive, error) {
 	if cfg.Archive == nil {
 		return nil, &fault.Error{Code: codeNoArchive, Class: fault.Usage, What: cfg.File + " has no archive", Write: "archive: { dir: /srv/archive/" + cfg.Line + " }"}
 	}
 	var s store = &dirStore{cfg.Archive.Dir}
 	if cfg.Archive.S3 != nil {
-		var err error
-		if s, err = openS3(cfg.Archive.S3); err != nil {
-			return nil, err
-		}
+		s = openS3(cfg.Archive.S3)
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	a := &Archive{cfg: cfg, log: log, store: s, manifests: map[event.Partition]*Manifest{}, unread: map[event.Partition]error{}}
+	a := &Archive{cfg: cfg, log: log, store: s}
 	for _, topic := range cfg.Topics() {
 		for n := range cfg.Kafka.Partitions {
 			a.parts = append(a.parts, event.Partition{Topic: topic, Number: int32(n)})
-		}
-	}
-	for _, p := range a.parts {
-		m, _, err := a.load(ctx, p)
-		switch {
-		case fault.CodeOf(err) == codeManifest:
-			a.unread[p] = err
-		case err != nil:
-			return nil, err
-		case m != nil:
-			a.manifests[p] = m
 		}
 	}
 	return a, nil
@@ -102,22 +85,24 @@ func (a *Archive) wrap(err error, doing string) error {
 
 // Until says up to which offset the archive holds a partition of a topic without a hole, from an offset on: that offset
 // itself where it does not hold it, or holds another topic of this name.
-func (a *Archive) Until(p event.Partition, id event.TopicID, from int64) int64 {
-	m := a.manifests[p]
-	if m == nil || event.TopicID(m.TopicID) != id {
-		return from
+func (a *Archive) Until(ctx context.Context, p event.Partition, id event.TopicID, from int64) (int64, error) {
+	m, _, err := a.load(ctx, p)
+	if err != nil || m == nil || event.TopicID(m.TopicID) != id {
+		return from, err
 	}
-	return max(from, m.End())
+	return max(from, m.End()), nil
 }
 
 // Lacks says why a partition, of which a topic holds what a Log says, cannot be read from offset 0 on by archive and topic
 // together; "" where it can. It looks whether the files are there, not into them.
 func (a *Archive) Lacks(ctx context.Context, p event.Partition, log kafka.Log) (string, error) {
-	m := a.manifests[p]
+	m, _, err := a.load(ctx, p)
 	where := fmt.Sprintf("%s partition %d", p.Topic, p.Number)
 	switch {
-	case a.unread[p] != nil:
-		return where + ": " + firstLine(a.unread[p]), nil
+	case fault.CodeOf(err) == codeManifest:
+		return where + ": " + firstLine(err), nil
+	case err != nil:
+		return "", err
 	case m == nil || m.End() == 0:
 		return fmt.Sprintf("%s begins at offset %d, and archive %s has nothing of it", where, log.Start, a.Place()), nil
 	case event.TopicID(m.TopicID) != log.TopicID:
@@ -160,9 +145,9 @@ func firstLine(err error) string {
 // Read calls each for the archived records of a partition from an offset on, in order, some at a time; they are the callee's.
 // It says where they end. A file is compared with its digest before its first record is given. SL7602: it is another.
 func (a *Archive) Read(ctx context.Context, p event.Partition, from int64, each func([]*kgo.Record) error) (next int64, err error) {
-	m := a.manifests[p]
-	if m == nil {
-		return from, nil
+	m, _, err := a.load(ctx, p)
+	if err != nil || m == nil {
+		return from, err
 	}
 	for _, f := range m.Files {
 		if f.To <= from {

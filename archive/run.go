@@ -57,7 +57,10 @@ func (a *Archive) look(ctx context.Context) (map[event.Partition]*standing, erro
 	all := map[event.Partition]*standing{}
 	var at []event.Position
 	for _, p := range a.parts {
-		s := &standing{m: a.manifests[p], err: a.unread[p]}
+		s := &standing{}
+		if s.m, _, s.err = a.load(ctx, p); s.err != nil && fault.CodeOf(s.err) != codeManifest {
+			return nil, s.err
+		}
 		if s.m == nil {
 			s.m = &Manifest{Format: format, Line: a.cfg.Line, Cluster: meta.Cluster, Topic: p.Topic, Partition: p.Number}
 		}
@@ -238,7 +241,7 @@ func (w *writer) claim(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if now != nil && now.End() != w.m.End() || now == nil && len(w.m.Files) > 0 { // since it was opened
+	if now != nil && now.End() != w.m.End() || now == nil && len(w.m.Files) > 0 { // since it was looked at
 		return w.a.taken()
 	}
 	// What is there before the claim and is not named then will never be: the run that wrote it cannot write the manifest

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -18,7 +19,7 @@ import (
 // s3Store is a bucket. A file lies in the directory for temporary files while it is sent or read; it has no name there, and
 // is gone with its process.
 type s3Store struct {
-	client *minio.Client
+	client func() (*minio.Client, error) // made when it is needed: a sink that reads no archive needs no secret of it
 	bucket string
 	prefix string // ends in a slash
 	where  string
@@ -27,21 +28,19 @@ type s3Store struct {
 // s3Tries is how often a request is made: an outage of some seconds is waited for, a longer one is the command's failure.
 const s3Tries = 5
 
-func openS3(c *config.S3) (*s3Store, error) {
-	a, err := c.DSN.Resolve()
-	if err != nil {
-		return nil, err
-	}
-	creds := credentials.NewIAM("")
-	if a.User != "" {
-		creds = credentials.NewStaticV4(a.User, a.Password, "")
-	}
-	client, err := minio.New(a.Hosts[0], &minio.Options{Creds: creds, Secure: c.HTTPS, Region: c.Region, MaxRetries: s3Tries})
-	if err != nil {
-		return nil, err
-	}
-	return &s3Store{client: client, bucket: a.Database, prefix: c.Prefix + "/",
-		where: "s3://" + c.DSN.Place() + "/" + c.Prefix}, nil
+func openS3(c *config.S3) *s3Store {
+	return &s3Store{bucket: c.DSN.Database(), prefix: c.Prefix + "/", where: "s3://" + c.DSN.Place() + "/" + c.Prefix,
+		client: sync.OnceValues(func() (*minio.Client, error) {
+			a, err := c.DSN.Resolve()
+			if err != nil {
+				return nil, err
+			}
+			creds := credentials.NewIAM("")
+			if a.User != "" {
+				creds = credentials.NewStaticV4(a.User, a.Password, "")
+			}
+			return minio.New(a.Hosts[0], &minio.Options{Creds: creds, Secure: c.HTTPS, Region: c.Region, MaxRetries: s3Tries})
+		})}
 }
 
 func (s *s3Store) place() string { return s.where }
@@ -64,7 +63,11 @@ func known(err error) error {
 }
 
 func (s *s3Store) read(ctx context.Context, name string) ([]byte, string, error) {
-	o, err := s.client.GetObject(ctx, s.bucket, s.prefix+name, minio.GetObjectOptions{})
+	client, err := s.client()
+	if err != nil {
+		return nil, "", err
+	}
+	o, err := client.GetObject(ctx, s.bucket, s.prefix+name, minio.GetObjectOptions{})
 	if err != nil {
 		return nil, "", known(err)
 	}
@@ -78,13 +81,17 @@ func (s *s3Store) read(ctx context.Context, name string) ([]byte, string, error)
 }
 
 func (s *s3Store) swap(ctx context.Context, name string, data []byte, tag string) (string, error) {
+	client, err := s.client()
+	if err != nil {
+		return "", err
+	}
 	o := minio.PutObjectOptions{ContentType: "application/json", DisableMultipart: true}
 	if tag == "" {
 		o.SetMatchETagExcept("*")
 	} else {
 		o.SetMatchETag(tag)
 	}
-	info, err := s.client.PutObject(ctx, s.bucket, s.prefix+name, bytes.NewReader(data), int64(len(data)), o)
+	info, err := client.PutObject(ctx, s.bucket, s.prefix+name, bytes.NewReader(data), int64(len(data)), o)
 	if err = known(err); errors.Is(err, errMoved) {
 		// An answer may have been lost, and the request made twice.
 		if have, now, rerr := s.read(ctx, name); rerr == nil && bytes.Equal(have, data) {
@@ -95,18 +102,26 @@ func (s *s3Store) swap(ctx context.Context, name string, data []byte, tag string
 }
 
 func (s *s3Store) put(ctx context.Context, name string, spool *os.File) error {
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
 	size, err := spool.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
 	// In one request: what was cut off leaves no parts in the bucket that nobody sees and somebody pays for.
-	_, err = s.client.PutObject(ctx, s.bucket, s.prefix+name, io.NewSectionReader(spool, 0, size), size,
+	_, err = client.PutObject(ctx, s.bucket, s.prefix+name, io.NewSectionReader(spool, 0, size), size,
 		minio.PutObjectOptions{ContentType: "application/vnd.apache.parquet", DisableMultipart: true})
 	return known(err)
 }
 
 func (s *s3Store) open(ctx context.Context, name string) (*os.File, func(), error) {
-	o, err := s.client.GetObject(ctx, s.bucket, s.prefix+name, minio.GetObjectOptions{})
+	client, err := s.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := client.GetObject(ctx, s.bucket, s.prefix+name, minio.GetObjectOptions{})
 	if err != nil {
 		return nil, nil, known(err)
 	}
@@ -123,10 +138,14 @@ func (s *s3Store) open(ctx context.Context, name string) (*os.File, func(), erro
 }
 
 func (s *s3Store) list(ctx context.Context, folder string) (map[string]int64, error) {
+	client, err := s.client()
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx) // ends the listing where it is left early
 	defer cancel()
 	found := map[string]int64{}
-	for o := range s.client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + folder}) {
+	for o := range client.ListObjects(ctx, s.bucket, minio.ListObjectsOptions{Prefix: s.prefix + folder}) {
 		if o.Err != nil {
 			return nil, known(o.Err)
 		}
@@ -138,7 +157,11 @@ func (s *s3Store) list(ctx context.Context, folder string) (map[string]int64, er
 }
 
 func (s *s3Store) remove(ctx context.Context, name string) error {
-	return known(s.client.RemoveObject(ctx, s.bucket, s.prefix+name, minio.RemoveObjectOptions{}))
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
+	return known(client.RemoveObject(ctx, s.bucket, s.prefix+name, minio.RemoveObjectOptions{}))
 }
 
 func (s *s3Store) spool() (*os.File, func(), error) {

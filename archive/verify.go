@@ -25,15 +25,18 @@ type Verified struct {
 func (a *Archive) Verify(ctx context.Context, say func(string)) (*Verified, error) {
 	v := &Verified{Damaged: []string{}, Unnamed: []string{}}
 	for _, p := range a.parts {
-		if err := a.unread[p]; err != nil {
+		m, _, err := a.load(ctx, p)
+		if fault.CodeOf(err) == codeManifest {
 			v.Damaged = append(v.Damaged, firstLine(err))
 			continue
+		}
+		if err != nil {
+			return v, err
 		}
 		there, err := a.store.list(ctx, folder(p))
 		if err != nil {
 			return v, a.wrap(err, "list "+folder(p))
 		}
-		m := a.manifests[p]
 		if m != nil {
 			v.Partitions++
 			for _, f := range m.Files {

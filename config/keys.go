@@ -187,7 +187,7 @@ var keys = []keySpec{
 		meaning: "count, or sum min max avg distinct of a column: `sum(total)`"},
 	{path: "archive", kind: section, meaning: "Where `slotline archive` keeps closed parts of the log as Parquet files: [archive.md](archive.md). Off unless set; dir or s3"},
 	{path: "archive.dir", kind: scalar, example: "dir: /srv/archive/flights",
-		meaning: "Absolute path of a directory that whoever archives or rebuilds can reach"},
+		meaning: "Absolute path of a directory that whoever archives or reads the archive can reach"},
 	{path: "archive.s3", kind: section, meaning: "A bucket in place of a directory"},
 	{path: "archive.s3.endpoint", kind: scalar, required: true, example: `endpoint: "https://s3.eu-central-1.amazonaws.com"`,
 		meaning: "Address of the service, `https://host` or `http://host:port`"},

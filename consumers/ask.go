@@ -43,12 +43,17 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 	answered := true
 	for i, m := range of {
 		l, failed := logs[ask[i].Partition], err
+		past, why := false, (*fault.Error)(nil)
 		switch {
 		case failed != nil:
 		case l.Err != nil:
 			failed = l.Err
 		case l.Gone:
 			failed = errPartitionGone(ask[i].Partition)
+		default:
+			if past, failed = u.loop.inHistory(ctx, ask[i], l); fault.Is(failed, fault.Fatal) || fault.Is(failed, fault.Usage) {
+				why, failed = asFault(failed), nil
+			}
 		}
 		if failed != nil {
 			if ctx.Err() != nil {
@@ -63,7 +68,9 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 			continue
 		}
 		m.retryAt, m.retry.tries = time.Time{}, 0
-		why := u.loop.judge(ask[i], l)
+		if why == nil && !past {
+			why = judge(ask[i], l, u.loop.acceptGap(ask[i].Partition))
+		}
 		if why == nil {
 			why = m.loss(u.loop.acceptGap(m.at.Partition))
 		}
@@ -76,7 +83,7 @@ func (u *unit) askLeaders(ctx context.Context, now time.Time) error {
 			u.halt(ctx, why, ask[i])
 			continue
 		}
-		u.goOn(m, ask[i], l)
+		u.goOn(m, ask[i], l, past)
 	}
 	if answered {
 		u.outage.over(doingAsk)
@@ -175,8 +182,8 @@ func (u *unit) pendingGone(p event.Partition, l kafka.Log) *fault.Error {
 	return nil
 }
 
-// goOn begins to read, or goes on after the leader's log was found to continue what was applied.
-func (u *unit) goOn(m *member, at event.Position, l kafka.Log) {
+// goOn begins to read, or goes on after the leader's log, or History below it, was found to continue what was applied.
+func (u *unit) goOn(m *member, at event.Position, l kafka.Log, past bool) {
 	if s := m.stream; s != nil {
 		s.mu.Lock()
 		failed := s.trouble
@@ -194,7 +201,7 @@ func (u *unit) goOn(m *member, at event.Position, l kafka.Log) {
 		u.loop.reader.remove(s)
 	}
 	m.stream = newStream(at, l, u.wake)
-	if !u.loop.inHistory(at, l) {
+	if !past {
 		u.loop.reader.add(m.stream)
 		return
 	}

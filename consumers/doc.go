@@ -13,7 +13,8 @@
 //     than dead_letters.halt_per_minute of them halt the partition instead.
 //   - P8: where the log does not continue what was applied (offsets expired, log cut, topic made again), the partition
 //     halts and names the offsets. That is asked of the leader at each take-over and at each change of leader, because
-//     the client library would go on from wherever it can.
+//     the client library would go on from wherever it can. Offsets below the log's start that History has are not
+//     missing: they are read from there.
 //   - P10: raw records, the client's fetch buffers and prepared batches are bounded by the memory given.
 //   - P13: a halted, stalled or slow partition holds up no other. It is paused once it has its share of the memory.
 //   - Run ends only when everything it started has ended.

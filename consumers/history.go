@@ -7,32 +7,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/event"
-	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
 )
 
 // History holds records that the topics do not hold any more. Its methods may be called from any goroutine.
 type History interface {
 	// Until says up to which offset it holds a partition of a topic without a hole, from an offset on: that offset itself
-	// where it does not hold it. It does no I/O.
-	Until(p event.Partition, topic event.TopicID, from int64) int64
+	// where it does not hold it.
+	Until(ctx context.Context, p event.Partition, topic event.TopicID, from int64) (int64, error)
 	// Read calls each for the records from an offset on, in order, some at a time; they are the callee's. It ends with each's
 	// error, or says where they end.
 	Read(ctx context.Context, p event.Partition, from int64, each func([]*kgo.Record) error) (next int64, err error)
 }
 
-// inHistory says that a position lies below the log's start, and that History holds everything in between.
-func (l *loop) inHistory(at event.Position, log kafka.Log) bool {
+// inHistory says that a position lies below the log's start, and that History holds everything in between: then the log
+// alone need not continue what was applied.
+func (l *loop) inHistory(ctx context.Context, at event.Position, log kafka.Log) (bool, error) {
 	same := at.TopicID == (event.TopicID{}) || at.TopicID == log.TopicID
-	return l.opts.History != nil && same && at.Next < log.Start && l.opts.History.Until(at.Partition, log.TopicID, at.Next) >= log.Start
-}
-
-// judge is judge where the log alone must continue what was applied.
-func (l *loop) judge(at event.Position, log kafka.Log) *fault.Error {
-	if l.inHistory(at, log) {
-		return nil
+	if l.opts.History == nil || !same || at.Next >= log.Start {
+		return false, nil
 	}
-	return judge(at, log, l.acceptGap(at.Partition))
+	until, err := l.opts.History.Until(ctx, at.Partition, log.TopicID, at.Next)
+	return err == nil && until >= log.Start, err
 }
 
 // past reads a stream's records from History, and ends before the stream is removed.

@@ -58,17 +58,20 @@ func (w *wholeLine) deleteRecords(t *testing.T, below map[int32]int64) {
 	}
 }
 
-// A log is archived by a run that is killed and one that goes on, removed from the topic, and a harmed shard is rebuilt from
-// archive and topic: equal to the fold of all events. Where a file is missing or damaged, or offsets are in neither, that is
+// A log is archived by a run that is killed and one that goes on, and removed from the topic. A sink that had not applied it
+// yet applies it from the archive, and a harmed shard is rebuilt from archive and topic: equal to the fold of all events. Where a file is missing or damaged, or offsets are in neither, that is
 // said with its place, and nothing is swapped.
 func TestP11_RebuildFromArchiveAndTopic(t *testing.T) {
 	harness.Proof(t)
 	dir := filepath.Join(t.TempDir(), "archive")
 	w := newLine(t, sharedServers(t), fmt.Sprintf("archive: { dir: %q, older_than: 1s, file_bytes: 1MiB }\n", dir))
-	flights, want := replayFlights(t, 200, 2)
+	flights, want := replayFlights(t, 200, 3)
 	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
 	w.emit(t, flights[0], 1)
 	w.waitShards(t)
+	sink.Stop(t, time.Minute)
+	w.emit(t, flights[1], 2)
+	w.waitPublished(t)
 
 	p := w.start(t, "archive", "run")
 	p.WaitOutput(t, " archive ", time.Minute)
@@ -102,8 +105,10 @@ func TestP11_RebuildFromArchiveAndTopic(t *testing.T) {
 		t.Errorf("%d files, the manifests name %d; half written are %v", len(files), named, left)
 	}
 	w.deleteRecords(t, below)
+	sink = w.start(t, "sink", "mysql")
+	w.waitShards(t)
 	harmed := damage(t, w.shards["s1"])
-	w.emit(t, flights[1], 2)
+	w.emit(t, flights[2], 3)
 	w.waitShards(t)
 	w.run(t, 0, "archive", "run") // goes on behind what was removed
 

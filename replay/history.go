@@ -36,17 +36,7 @@ type partLog struct {
 
 // consume is consumers.Run from wherever the sink stands.
 func (h *history) consume(ctx context.Context, o consumers.Options) error {
-	var parts []event.Partition
-	for _, topic := range h.cfg.Topics() {
-		for n := range h.cfg.Kafka.Partitions {
-			parts = append(parts, event.Partition{Topic: topic, Number: int32(n)})
-		}
-	}
-	logs, err := h.inspect(ctx, "replay", parts)
-	if err != nil {
-		return err
-	}
-	past, err := h.past(ctx, logs)
+	past, err := h.past()
 	if err != nil {
 		return err
 	}
@@ -56,14 +46,12 @@ func (h *history) consume(ctx context.Context, o consumers.Options) error {
 	return consumers.Run(ctx, o)
 }
 
-// past is the archive, where the file has one and a topic has lost its beginning; else nil.
-func (h *history) past(ctx context.Context, logs map[event.Partition]kafka.Log) (*archive.Archive, error) {
-	for _, log := range logs {
-		if log.Start > 0 && h.cfg.Archive != nil {
-			return archive.Open(ctx, h.cfg, h.log)
-		}
+// past is the archive; nil where the file has none.
+func (h *history) past() (*archive.Archive, error) {
+	if h.cfg.Archive == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return archive.Open(h.cfg, h.log)
 }
 
 // scan is kafka.Scan. SL7503: neither topic nor archive has what is asked for.
@@ -78,7 +66,7 @@ func (h *history) scan(ctx context.Context, role string, from, to map[event.Part
 	if err != nil {
 		return err
 	}
-	past, err := h.past(ctx, logs)
+	past, err := h.past()
 	if err != nil {
 		return err
 	}
@@ -92,7 +80,13 @@ func (h *history) scan(ctx context.Context, role string, from, to map[event.Part
 		if log.Start <= from[p] {
 			continue
 		}
-		if past == nil || past.Until(p, log.TopicID, from[p]) < min(end, log.Start) {
+		until := from[p]
+		if past != nil {
+			if until, err = past.Until(ctx, p, log.TopicID, until); err != nil {
+				return err
+			}
+		}
+		if until < min(end, log.Start) {
 			return h.hole(fmt.Sprintf("%s partition %d begins at offset %d: %d is gone", p.Topic, p.Number, log.Start, from[p]))
 		}
 		from[p], err = past.Read(ctx, p, from[p], func(records []*kgo.Record) error {
@@ -144,7 +138,7 @@ func (h *history) stand(ctx context.Context, role string, parts []event.Partitio
 	if err != nil {
 		return nil, nil, err
 	}
-	past, err := h.past(ctx, inspected)
+	past, err := h.past()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -74,7 +74,7 @@ func TestHistoryNamesWhatIsGone(t *testing.T) {
 func TestHistoryReadsArchiveAndTopic(t *testing.T) {
 	h, p, cut := testLog(t, 9)
 	h.cfg.Archive = &config.Archive{Dir: t.TempDir(), OlderThan: time.Second, FileBytes: 3}
-	a, err := archive.Open(t.Context(), h.cfg, nil)
+	a, err := archive.Open(h.cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

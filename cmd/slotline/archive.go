@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slotline/slotline/archive"
 	"github.com/slotline/slotline/internal/line"
 	"github.com/slotline/slotline/replay"
 )
@@ -37,7 +38,7 @@ Exit status: 1 when a partition could not be archived.`,
 				return err
 			}
 			defer l.Close()
-			a, err := l.Archive(cmd.Context())
+			a, err := archive.Open(l.Config, l.Log)
 			if err != nil {
 				return err
 			}
@@ -84,7 +85,7 @@ Exit status: 3 when something is damaged or missing.`,
 				return err
 			}
 			defer l.Close()
-			a, err := l.Archive(cmd.Context())
+			a, err := archive.Open(l.Config, l.Log)
 			if err != nil {
 				return err
 			}

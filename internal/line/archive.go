@@ -8,11 +8,6 @@ import (
 	"github.com/slotline/slotline/archive"
 )
 
-// Archive opens the line's archive.
-func (l *Line) Archive(ctx context.Context) (*archive.Archive, error) {
-	return archive.Open(ctx, l.Config, l.Log)
-}
-
 // ArchiveStatus is how the partitions stand in the archive.
 type ArchiveStatus struct {
 	Line  string         `json:"line"`
@@ -22,7 +17,7 @@ type ArchiveStatus struct {
 
 // ArchiveStatus asks archive and topics.
 func (l *Line) ArchiveStatus(ctx context.Context) (*ArchiveStatus, error) {
-	a, err := l.Archive(ctx)
+	a, err := archive.Open(l.Config, l.Log)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/slotline/slotline/archive"
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/fault"
@@ -296,7 +297,15 @@ func (w *workers) consume(ctx context.Context, cfg *config.Config, sink consumer
 	if spans != nil {
 		applied = spans.applied
 	}
-	return consumers.Run(ctx, consumers.Options{Config: cfg, Sink: sink, Logger: w.Log, Registerer: w.reg, Applied: applied,
+	var past consumers.History
+	if cfg.Archive != nil {
+		a, err := archive.Open(cfg, w.Log)
+		if err != nil {
+			return err
+		}
+		past = a
+	}
+	return consumers.Run(ctx, consumers.Options{Config: cfg, History: past, Sink: sink, Logger: w.Log, Registerer: w.reg, Applied: applied,
 		MemoryBytesMax: w.memory[part], InstanceID: w.parts.Instance, Reload: w.follow.ask,
 		Ready: func() { w.ready.ready(part) }})
 }
