@@ -39,6 +39,7 @@ func rebuild(b *bench) []Result {
 	r.dump = r.dumpOf("flights")
 	var err error
 	if r.jobs, err = replay.Open(replay.Options{Config: r.cfg, Layout: r.layout, Shard: "s1", Logger: r.log, Say: r.heard,
+		Confirm:  func(string) bool { return false },
 		Compared: func(c *replay.Comparison) { r.compared, r.comparison = time.Now(), c }}); err != nil {
 		b.Fatal(err)
 	}
@@ -55,25 +56,29 @@ func rebuild(b *bench) []Result {
 }
 
 func (r *rebuildBench) heard(l replay.Line) {
-	if l.Stage == string(replay.StageReplay) && !l.Passing {
+	if l.Stage == string(replay.StageVerify) && !l.Passing && r.caughtUp.IsZero() {
 		r.caughtUp = time.Now()
 	}
 }
 
-// job runs a job up to its comparison, and returns rows per second until it had caught up with the log.
+// job runs a job up to the question whether to swap, and returns rows per second until its tables had their indexes and
+// had caught up with the log.
 func (r *rebuildBench) job(int) float64 {
 	ctx := r.Context()
 	r.caughtUp, r.compared, r.comparison = time.Time{}, time.Time{}, nil
 	r.began = time.Now()
-	j, err := r.jobs.Begin(ctx, replay.Spec{VerifyOnly: true})
+	j, err := r.jobs.Begin(ctx, replay.Spec{})
 	if err != nil {
 		r.Fatal(err)
 	}
-	if err := r.jobs.Run(ctx, j.Name); err != nil && !errors.Is(err, replay.ErrDiffers) {
+	if err := r.jobs.Run(ctx, j.Name); !errors.Is(err, replay.ErrDeclined) {
+		r.Fatalf("the job ended with %v", err)
+	}
+	if err := r.jobs.Abort(ctx, j.Name); err != nil {
 		r.Fatal(err)
 	}
 	n := float64(len(r.rows))
-	if r.caughtUp.IsZero() || r.comparison == nil || r.comparison.Differs() > 0 || r.comparison.Equal != int64(len(r.rows)) {
+	if r.comparison == nil || r.comparison.Equal != int64(len(r.rows)) || r.comparison.Differs() > 0 {
 		r.Fatalf("the job has compared %+v, of %d rows", r.comparison, len(r.rows))
 	}
 	rate := n / r.caughtUp.Sub(r.began).Seconds()

@@ -215,6 +215,13 @@ func TestP11_RebuildWhileItServes(t *testing.T) {
 	compare(t, "shards after the rebuild", w.shardFigures(t), want)
 	w.checkPlaces(t)
 	w.nothingLeft(t, job)
+	for name, db := range w.shards {
+		for _, table := range w.monthTables(t, db, "flights") { // they were filled without
+			if n := count(t, db, "SELECT COUNT(DISTINCT INDEX_NAME) FROM information_schema.STATISTICS WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME=?", table); n != 2 {
+				t.Errorf("shard %s: %s has %d indexes, wanted the primary key and one", name, table, n)
+			}
+		}
+	}
 }
 
 // nothingLeft shows that no table and no progress row of a job is there any more.

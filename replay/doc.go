@@ -3,7 +3,8 @@
 // A job is a row of slotline_job in the shard's own database. Its stages:
 //
 //	shadow    empty tables orders_202611__rb_<job> are made, with progress rows of sink mysql__rb_<job> at the log's start
-//	replay    the sink's own apply code fills them from the log, bounded in rate, and yields to the live sink
+//	replay    the sink's own apply code fills them from the log, bounded in rate, and yields to the live sink;
+//	          then the secondary indexes are made, which costs less in a full table
 //	verify    they have caught up; each row is compared with the live one; a person says whether to swap
 //	swap      LOCK TABLES, progress to the lesser of both, owner epochs + 1, RENAME: live becomes __old_<job>
 //	observe   the old tables are fed as sink mysql__old_<job> and can be swapped back

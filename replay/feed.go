@@ -58,7 +58,7 @@ type feed struct {
 
 // feedFor begins to apply the log to the tables with a suffix, as a sink of its own.
 func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*feed, error) {
-	tables, err := r.sinkOf(j.Spec.Tables, sink, suffix)
+	tables, err := r.sinkOf(j, sink, suffix)
 	if err != nil {
 		return nil, err
 	}
@@ -94,10 +94,10 @@ func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*fee
 }
 
 // sinkOf makes the sink that keeps tables beside the live ones.
-func (r *Replay) sinkOf(tables []string, name, suffix string) (*mysql.Sink, error) {
+func (r *Replay) sinkOf(j *Job, name, suffix string) (*mysql.Sink, error) {
 	o := mysql.Options{Config: r.o.Config, Layout: r.o.Layout, Sink: name, Owner: r.owner, Logger: r.o.Logger}
 	if suffix != "" {
-		o.Shadow = &mysql.Shadow{Shard: r.o.Shard, Tables: tables, Suffix: suffix}
+		o.Shadow = &mysql.Shadow{Shard: r.o.Shard, Tables: j.Spec.Tables, Suffix: suffix, Bare: j.bare()}
 	}
 	return mysql.New(o)
 }

@@ -259,6 +259,11 @@ func (r *Replay) move(ctx context.Context, h *lease.Held, j *Job, to Stage) erro
 	return nil
 }
 
+// bare says that the job's tables have no secondary indexes yet; those that are never swapped in get none.
+func (j *Job) bare() bool {
+	return j.Spec.VerifyOnly || j.Stage == StageShadow || j.Stage == StageReplay
+}
+
 // errTaken ends a run because another command has the job now.
 var errTaken = errors.New("another process has the job now")
 

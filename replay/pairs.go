@@ -24,11 +24,11 @@ type pairing struct {
 }
 
 func (r *Replay) pairing(j *Job, suffix string) (*pairing, error) {
-	live, err := r.sinkOf(j.Spec.Tables, liveSink, "")
+	live, err := r.sinkOf(j, liveSink, "")
 	if err != nil {
 		return nil, err
 	}
-	beside, err := r.sinkOf(j.Spec.Tables, liveSink, suffix)
+	beside, err := r.sinkOf(j, liveSink, suffix)
 	if err != nil {
 		live.Close()
 		return nil, err

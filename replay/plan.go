@@ -56,7 +56,7 @@ func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 		p.Refused = err
 		return p, nil
 	}
-	s, err := r.sinkOf(spec.Tables, liveSink, "")
+	s, err := r.sinkOf(&Job{Spec: spec}, liveSink, "")
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/mysql"
 )
 
 // Options of a Replay. Config, Layout and Shard are needed.
@@ -63,7 +64,7 @@ const (
 	// leaseTTL is how long another process waits for one that died.
 	leaseTTL = 5 * time.Second
 	// longReadTimeout bounds one statement on large tables.
-	longReadTimeout = 10 * time.Minute
+	longReadTimeout = time.Hour
 )
 
 // Open makes the pools; it does no I/O. Close it.
@@ -420,15 +421,70 @@ func (r *Replay) fill(ctx context.Context, h *lease.Held, j *Job) (*feed, error)
 	if err != nil {
 		return nil, err
 	}
-	err = r.catchUp(ctx, f, "replay")
-	if err == nil {
-		err = r.move(ctx, h, j, StageVerify)
-	}
-	if err != nil {
+	if err := r.catchUp(ctx, f, string(j.Stage)); err != nil {
 		f.stop()
 		return nil, err
 	}
-	return f, nil
+	if j.Stage != StageReplay {
+		return f, nil
+	}
+	if j.Spec.VerifyOnly {
+		if err := r.move(ctx, h, j, StageVerify); err != nil {
+			f.stop()
+			return nil, err
+		}
+		return f, nil
+	}
+	f.stop() // an index is made fastest while nothing is written
+	if err := r.index(ctx, j); err != nil {
+		return nil, err
+	}
+	if err := r.move(ctx, h, j, StageVerify); err != nil {
+		return nil, err
+	}
+	return r.fill(ctx, h, j)
+}
+
+// index gives the job's tables the secondary indexes of the file. A statement of a process that died may be at it still:
+// it is waited for.
+func (r *Replay) index(ctx context.Context, j *Job) error {
+	p, err := r.pairing(j, shadowSuffix(j.Name))
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	conn, id, err := r.alterer(ctx)
+	if err != nil {
+		return err
+	}
+	defer mysqldb.Discard(conn)
+	for began, made := time.Now(), 0; ; {
+		tables, err := p.beside.PhysicalTables(ctx, r.db, r.o.Shard)
+		if err != nil {
+			return err
+		}
+		at := slices.IndexFunc(tables, func(t mysql.PhysicalTable) bool { return len(t.Lacks) > 0 })
+		if at < 0 {
+			r.say("index", fmt.Sprintf("%d indexes made in %s", made, short(time.Since(began))))
+			return nil
+		}
+		t := tables[at]
+		r.tell(Line{Stage: "index", Text: fmt.Sprintf("%s, %d of %d tables", t.Name, at+1, len(tables)), Passing: true})
+		statement := "ALTER TABLE " + mysqldb.Ident(t.Name) + " " + strings.Join(t.Lacks, ", ")
+		err = r.killable(ctx, conn, id, statement, longReadTimeout, longReadTimeout)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			made += len(t.Lacks)
+		case mysqldb.Number(err) == errLockWait || mysqldb.Number(err) == errKeyExists:
+			if err := sleep(ctx, lockPause); err != nil {
+				return err
+			}
+		default:
+			return r.wrap(err)
+		}
+	}
 }
 
 // ErrDeclined is what Run returns when a person said no to the swap; the job can be resumed or aborted.

@@ -29,6 +29,7 @@ const (
 	errLockWait    = 1205
 	errInterrupted = 1317
 	errTableExists = 1050
+	errKeyExists   = 1061
 )
 
 // Swapped is what a swap did.
@@ -79,21 +80,13 @@ func (r *Replay) trySwap(ctx context.Context, p *pairing, pairs []pair, beside, 
 	if len(pairs) == 0 {
 		return s, false, fmt.Errorf("shard %s: there is no table to swap", r.o.Shard)
 	}
-	conn, err := r.long.Conn(ctx)
+	conn, id, err := r.alterer(ctx)
 	if err != nil {
-		return s, false, r.wrap(err)
+		return s, false, err
 	}
-	// Closed, not given back: that ends its locks, whatever happened before.
 	defer mysqldb.Discard(conn)
-	if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2"); err != nil {
-		return s, false, r.wrap(err)
-	}
-	var id int64
-	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
-		return s, false, r.wrap(err)
-	}
 	asked := time.Now()
-	if err := r.killable(ctx, conn, id, lockSQL(pairs), wait); err != nil {
+	if err := r.killable(ctx, conn, id, lockSQL(pairs), wait, renameMax); err != nil {
 		if n := mysqldb.Number(err); n == errLockWait || n == errInterrupted {
 			return s, true, nil
 		}
@@ -145,12 +138,28 @@ func renameSQL(pairs []pair, to string) string {
 	return b.String()
 }
 
-// killable runs a statement that may wait for locks, and kills it when it waits for longer: all that comes after it waits
-// too.
-func (r *Replay) killable(ctx context.Context, conn *sql.Conn, id int64, statement string, wait time.Duration) error {
+// alterer is a connection, with its id, for statements that lock tables. Discard it, do not give it back: that ends its
+// locks, whatever happened before.
+func (r *Replay) alterer(ctx context.Context) (conn *sql.Conn, id int64, err error) {
+	if conn, err = r.long.Conn(ctx); err != nil {
+		return nil, 0, r.wrap(err)
+	}
+	if _, err = conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2"); err == nil {
+		err = conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&id)
+	}
+	if err != nil {
+		mysqldb.Discard(conn)
+		return nil, 0, r.wrap(err)
+	}
+	return conn, id, nil
+}
+
+// killable runs a statement of a connection with an id, and kills it when it takes longer than wait or ctx ends: what waits
+// for locks has all that comes after it wait too. It returns when the server has answered, after longest at most.
+func (r *Replay) killable(ctx context.Context, conn *sql.Conn, id int64, statement string, wait, longest time.Duration) error {
 	done := make(chan error, 1)
 	// Not cut short with ctx, but killed: a statement that is cut off may be carried out later.
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), renameMax)
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	defer cancel()
 	go func() { // owned here: every way out waits for it
 		_, err := conn.ExecContext(work, statement)
@@ -171,7 +180,7 @@ func (r *Replay) killable(ctx context.Context, conn *sql.Conn, id int64, stateme
 		}
 		// It may have had its locks just now: then nothing is killed, and done says so.
 		if _, err := r.db.ExecContext(work, "KILL QUERY "+strconv.FormatInt(id, 10)); err != nil {
-			r.o.Logger.Warn("could not kill a swap that waits; it gives up within two seconds", "shard", r.o.Shard, "error", err)
+			r.o.Logger.Warn("could not kill a statement", "shard", r.o.Shard, "error", err)
 		}
 		timer.Reset(lockLook)
 		due = timer.C

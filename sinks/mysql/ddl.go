@@ -17,6 +17,7 @@ type dialect struct {
 	MariaDB  bool
 	RowAlias bool   // INSERT … VALUES … AS `_n`; else VALUES(c)
 	Suffix   string // behind each physical table's name; "" for the live ones
+	Bare     bool   // tables are made without secondary indexes
 }
 
 // collation compares strings by their bytes and does not pad: 'a' and 'a ' are two ids. utf8mb4_bin pads.
@@ -100,10 +101,16 @@ func tableDDL(t *event.Table, m partitioner.Month, d dialect) string {
 	b.WriteString("  `_deleted` TINYINT(1) GENERATED ALWAYS AS (`_ver` & 1) VIRTUAL,\n")
 	fmt.Fprintf(&b, "  PRIMARY KEY (%s)", identList(primaryKey(t)))
 	for _, columns := range t.Indexes {
-		fmt.Fprintf(&b, ",\n  KEY %s (%s)", mysqldb.Ident(indexName(columns)), identList(columns))
+		if !d.Bare {
+			fmt.Fprintf(&b, ",\n  %s", indexDDL(columns))
+		}
 	}
 	fmt.Fprintf(&b, "\n) ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE %s COMMENT='%s'", d.collation(), tableComment+tableFormat)
 	return b.String()
+}
+
+func indexDDL(columns []string) string {
+	return "KEY " + mysqldb.Ident(indexName(columns)) + " (" + identList(columns) + ")"
 }
 
 // primaryKey is (tenant, id); a broadcast table's is (id).

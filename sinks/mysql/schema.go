@@ -9,7 +9,6 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
-	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/partitioner"
 )
@@ -218,7 +217,7 @@ func compare(t *event.Table, p *physical, d dialect) []found {
 	}
 	for _, columns := range wanted {
 		list = append(list, found{kind: foundIndex, what: "index (" + strings.Join(columns, ",") + ") is not there",
-			alter: "ADD KEY " + mysqldb.Ident(indexName(columns)) + " (" + identList(columns) + ")"})
+			alter: "ADD " + indexDDL(columns)})
 	}
 	return list
 }

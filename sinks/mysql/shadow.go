@@ -65,6 +65,8 @@ type PhysicalTable struct {
 	Name  string
 	// Differs says what the sink would refuse the table for.
 	Differs []string
+	// Lacks are the indexes of the file that are not there, as ALTER TABLE takes them: "ADD KEY …".
+	Lacks []string
 	// Beside says what the table has that the file does not name: columns and indexes that a table made anew lacks.
 	Beside []string
 }
@@ -100,6 +102,8 @@ func (s *Sink) PhysicalTables(ctx context.Context, q progress.Querier, shard str
 				p.Differs = append(p.Differs, text)
 			case f.kind == foundUnexpected:
 				p.Beside = append(p.Beside, text)
+			case f.kind == foundIndex:
+				p.Lacks = append(p.Lacks, f.alter)
 			}
 		}
 		for _, ix := range tables[name].indexes {

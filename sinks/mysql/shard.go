@@ -131,7 +131,7 @@ func (sh *shard) open(ctx context.Context) (*engine, error) {
 
 // probe asks for the engine's version, its largest packet, and whether it understands the row alias.
 func (sh *shard) probe(ctx context.Context) (*engine, error) {
-	e := &engine{dialect: dialect{Suffix: sh.sink.suffix()}}
+	e := &engine{dialect: dialect{Suffix: sh.sink.suffix(), Bare: sh.sink.shadow != nil && sh.sink.shadow.Bare}}
 	err := sh.control.QueryRowContext(ctx, "SELECT VERSION(), @@max_allowed_packet").Scan(&e.version, &e.packetBytes)
 	if err != nil {
 		return nil, sh.wrap(err)

@@ -41,6 +41,8 @@ type Shadow struct {
 	Shard  string
 	Tables []string // logical
 	Suffix string   // behind each physical table's name: "__rb_rb7f3a"
+	// Bare has tables made without secondary indexes, which cost less when they are added to a full table.
+	Bare bool
 }
 
 // Sink applies events to MySQL shards. Its methods may be called from any goroutine.
