@@ -70,7 +70,7 @@ func Scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger
 }
 
 // copyFetchBytes are fetched at once by Copy: a long stretch of the log is read in fewer, larger answers.
-const copyFetchBytes = 4 << 20
+const copyFetchBytes = 1 << 20
 
 // Copy is Scan for a reader that must miss nothing: an error of each ends it, and so does a batch that is larger than
 // memory allows (SL2013).
