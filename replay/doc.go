@@ -17,8 +17,8 @@
 // with another owner epoch, or gone. Any process takes a job over when its lease has run out; each stage is resumed, and
 // a process that was killed in the swap left either none of it done or all of it, since one RENAME is.
 //
-// It assumes: MySQL 8.0.13 or later (RENAME under LOCK TABLES, and atomic); a log that is complete from offset 0; the
-// privileges that Privileges names.
+// It assumes: MySQL 8.0.13 or later (RENAME under LOCK TABLES, and atomic); a log that is complete from offset 0, in
+// the topics or, below their start, in the archive; the privileges that Privileges names.
 //
 // It fails with fault.Error; the job stays at its stage, and is resumed or aborted.
 package replay
