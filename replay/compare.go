@@ -512,12 +512,12 @@ func (r *Replay) verify(ctx context.Context, j *Job) (*Comparison, error) {
 			What: fmt.Sprintf("job %s: the log makes no row of %s in shard %s: nothing was verified", j.Name, strings.Join(j.Spec.Tables, ", "), r.o.Shard),
 			Do:   "if that is right: slotline replay resume " + j.Name + " --allow-empty"}
 	}
-	return c, r.checkDead(ctx, j)
+	return c, r.checkDead(ctx, j, liveSink, "slotline replay resume "+j.Name)
 }
 
 // checkDead says which events the rebuilt tables could not hold. Those that the live sink refused too are known; of
 // others a person must decide.
-func (r *Replay) checkDead(ctx context.Context, j *Job) error {
+func (r *Replay) checkDead(ctx context.Context, j *Job, live, again string) error {
 	type place struct {
 		event.Partition
 		offset int64
@@ -550,7 +550,7 @@ func (r *Replay) checkDead(ctx context.Context, j *Job) error {
 	known := 0
 	for _, l := range letters {
 		p := place{l.Partition, l.Offset}
-		if _, ok := refused[p]; ok && l.Sink == liveSink {
+		if _, ok := refused[p]; ok && l.Sink == live {
 			delete(refused, p)
 			known++
 		}
@@ -578,5 +578,5 @@ func (r *Replay) checkDead(ctx context.Context, j *Job) error {
 	return &fault.Error{Code: codeDead, Class: fault.Fatal,
 		What: fmt.Sprintf("job %s: %d events cannot be applied that the live sink has no dead letter of; nothing was swapped", j.Name, len(refused)),
 		Why:  "a schema, a table or a range that the file has no more; or their dead letters have expired",
-		Do:   fmt.Sprintf("correct the file, abort and begin anew; or slotline replay resume %s --accept-dead", j.Name)}
+		Do:   "correct the file, abort and begin anew; or " + again + " --accept-dead"}
 }

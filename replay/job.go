@@ -62,7 +62,7 @@ type Spec struct {
 // Job is a row of slotline_job.
 type Job struct {
 	Name     string    `json:"job"`
-	Shard    string    `json:"shard"`
+	Shard    string    `json:"shard"` // or clickhouse, of a rebuild there
 	Stage    Stage     `json:"stage"`
 	Want     string    `json:"want"`
 	Spec     Spec      `json:"spec"`
@@ -217,8 +217,10 @@ func (r *Replay) make(ctx context.Context, spec Spec) (*Job, error) {
 // Next is what a person may do about the job: commands of slotline replay, "-" when it has ended.
 func (j *Job) Next() string {
 	switch {
-	case j.Stage.Ended():
+	case j.Stage.Ended() || j.Shard == olapSink && j.Running:
 		return "-"
+	case j.Shard == olapSink:
+		return "olap --table " + strings.Join(j.Spec.Tables, " ")
 	case j.Stage == StageObserve:
 		return "accept | undo"
 	case j.Stage == StageShadow || j.Stage == StageReplay || j.Stage == StageVerify || j.Stage == StageSwap:
@@ -296,6 +298,9 @@ const errNoSuchTable = 1146
 
 // wrap gives an error of the shard's database a code and a place.
 func (r *Replay) wrap(err error) error {
+	if r.place != "" {
+		return mysqldb.Wrap(err, codeDatabase, r.place)
+	}
 	switch mysqldb.Number(err) {
 	case 1044, 1142, 1143, 1227:
 		return &fault.Error{Code: codeDenied, Class: fault.Fatal, Err: err, What: fmt.Sprintf("shard %s: %v", r.o.Shard, err),

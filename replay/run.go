@@ -58,6 +58,7 @@ type Replay struct {
 	db    *sql.DB // short statements
 	long  *sql.DB // what may take long: reading tables, dropping them, swapping
 	owner string
+	place string // of db, in errors; "": the shard
 }
 
 const (

@@ -33,7 +33,7 @@ off goes on with replay resume, in any process. See docs/replay.md.`,
 				})
 			}}
 	}
-	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayVerifyCommand(o), replayTenantCommand(o), replayStatusCommand(o),
+	cmd.AddCommand(replayPlanCommand(o), replayRebuildCommand(o), replayVerifyCommand(o), replayOLAPCommand(o), replayTenantCommand(o), replayStatusCommand(o),
 		act("pause", "Have a job stop; replay resume goes on with it",
 			"The process that runs it ends within a few seconds.", "The job stops, and goes on with slotline replay resume.",
 			func(ctx context.Context, r *replay.Replay, job string) error { return r.Pause(ctx, job) }),
@@ -262,7 +262,7 @@ func replayResumeCommand(o *options) *cobra.Command {
 }
 
 func replayStatusCommand(o *options) *cobra.Command {
-	return &cobra.Command{Use: "status", Args: cobra.NoArgs, Short: "Jobs of all shards, and what comes next",
+	return &cobra.Command{Use: "status", Args: cobra.NoArgs, Short: "Jobs of all shards and of ClickHouse, and what comes next",
 		Long: "Exit status: 1 when a shard could not be asked.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := o.openQuiet()

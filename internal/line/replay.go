@@ -72,6 +72,18 @@ func (l *Line) ReplayJobs(ctx context.Context) (*ReplayJobs, error) {
 		}
 		list.Jobs = append(list.Jobs, jobs...)
 	}
+	if l.Config.Sinks.ClickHouse == nil {
+		return list, nil
+	}
+	state, err := l.stateDB()
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := replay.OLAPJobs(ctx, state)
+	if err != nil {
+		list.NotAsked = append(list.NotAsked, NotAskedReason{Stage: "state of clickhouse", Why: err.Error()})
+	}
+	list.Jobs = append(list.Jobs, jobs...)
 	return list, nil
 }
 

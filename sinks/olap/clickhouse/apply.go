@@ -65,7 +65,7 @@ func (s *Sink) insert(ctx context.Context, b *block, token string) error {
 		return &insertError{b, err}
 	}
 	// An asynchronous insert would be acknowledged, or not, for a buffer that holds others' rows too.
-	err = c.do(ctx, ch.Query{Body: b.table.insert, Input: b.input, Settings: append([]ch.Setting{
+	err = c.do(ctx, ch.Query{Body: s.insertOf(b.table), Input: b.input, Settings: append([]ch.Setting{
 		{Key: "async_insert", Value: "0", Important: true},
 		{Key: "insert_deduplicate", Value: "1", Important: true},
 		{Key: "insert_deduplication_token", Value: token, Important: true},

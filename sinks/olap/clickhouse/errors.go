@@ -26,6 +26,7 @@ const (
 	codeQuery    = "SL4006" // a control statement failed
 	codeRollup   = "SL4008" // a rollup could not be computed
 	codeAsk      = "SL4009" // a person's query failed
+	codeShadow   = "SL4010" // a table cannot be exchanged with one that is made anew
 	codeWaits    = "SL4101" // an outage: the batch waits
 	codeFatal    = "SL4102" // the server refuses the batch for good
 )

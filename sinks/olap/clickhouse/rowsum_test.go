@@ -21,3 +21,19 @@ func TestRowSumGolden(t *testing.T) {
 	}
 	golden(t, "testdata/rowsum.sql", b.String())
 }
+
+func TestShadowGolden(t *testing.T) {
+	var b strings.Builder
+	s := testSink(t)
+	for _, table := range s.tables {
+		m := partitioner.NoMonth
+		if table.Month != event.None {
+			m = 202611
+		}
+		b.WriteString(compareTablesSQL(table.Table, m, table.Name, table.Name+"__rb_rb19c2_1") + ";\n\n")
+	}
+	for _, r := range s.rollups {
+		b.WriteString(rollupPairsSQL(r, 202611) + ";\n\n")
+	}
+	golden(t, "testdata/shadow.sql", b.String())
+}

@@ -30,7 +30,9 @@ type Options struct {
 	// Sink names its rows there; "clickhouse" unless set.
 	Sink string
 	// Owner is unique to this process; lease.NewOwner() unless set.
-	Owner  string
+	Owner string
+	// Shadow, unless nil, is the table that the sink fills in place of the live ones. It keeps no rollups.
+	Shadow *Shadow
 	Logger *slog.Logger
 }
 
@@ -47,6 +49,7 @@ type Sink struct {
 	state      *intent.State
 	pool       *pool
 	cluster    cluster
+	shadow     *Shadow
 	layout     atomic.Pointer[partitioner.Layout]
 
 	verifying sync.Mutex // held through verify's I/O
@@ -74,15 +77,21 @@ func New(o Options) (*Sink, error) {
 	if owner == "" {
 		owner = lease.NewOwner()
 	}
+	rollups := o.Config.Rollups
+	if s.shadow = o.Shadow; s.shadow != nil {
+		rollups = nil
+	}
 	var err error
 	if s.rules, err = intake.New(o.Config.Tables, &event.LimitsClickHouse, o.Config.Months.From); err != nil {
 		return nil, err
 	}
 	for _, t := range o.Config.Tables {
-		s.tables = append(s.tables, &table{rollup.BaseOf(t, o.Config.Rollups), insertSQL(t)})
+		s.tables = append(s.tables, &table{rollup.BaseOf(t, rollups), insertSQL(t)})
 	}
-	s.rollups = o.Config.Rollups
-	s.state = intent.New(intent.OptionsOf(o.Config, o.State, s.name, owner, codec))
+	s.rollups = rollups
+	state := intent.OptionsOf(o.Config, o.State, s.name, owner, codec)
+	state.Rollups = rollups
+	s.state = intent.New(state)
 	s.pool = &pool{dsn: c.DSN, log: log}
 	s.cluster = cluster{c.Cluster, c.DSN.Database()}
 	s.SetLayout(o.Layout)

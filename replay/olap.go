@@ -1,0 +1,636 @@
+package replay
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/consumers"
+	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/kafka"
+	"github.com/slotline/slotline/internal/mysqldb"
+	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/lease"
+	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap/clickhouse"
+	"github.com/slotline/slotline/sinks/olap/intent"
+	"github.com/slotline/slotline/sinks/olap/rollup"
+)
+
+// The stages of the rebuild of a table in ClickHouse, in the column stage of slotline_olap_job.
+const (
+	olapFill = "fill" // a new table is filled from the log
+	olapSwap = "swap" // it may have taken the live one's place
+	olapTail = "tail" // it has; what the live sink had sent to the old one, and it lacks, is applied to it
+)
+
+// olapSink is the live sink.
+const olapSink = "clickhouse"
+
+// olapJobDDL makes the table of jobs in the state database: one row for each table that is being rebuilt.
+const olapJobDDL = "CREATE TABLE IF NOT EXISTS `slotline_olap_job` (`sink` VARBINARY(64) NOT NULL, `tbl` VARBINARY(64) NOT NULL, " +
+	"`job` VARBINARY(16) NOT NULL, `month` INT NOT NULL, `stage` VARBINARY(16) NOT NULL, `uuid` VARBINARY(36) NOT NULL, " +
+	"`layout_epoch` BIGINT NOT NULL, `made_at` DATETIME(6) NOT NULL, " + lease.Columns +
+	", PRIMARY KEY (`sink`,`tbl`)) ENGINE=InnoDB COMMENT='slotline olap job format 1'"
+
+// OLAPOptions of RebuildOLAP. Config, Layout, State and Table are needed.
+type OLAPOptions struct {
+	Config     *config.Config // with sinks.clickhouse
+	Layout     *partitioner.Layout
+	State      *sql.DB // of sinks.state
+	Table      string
+	Month      partitioner.Month // NoMonth: the whole table
+	PerSecond  int               // events a second at most, of all tables; 0: as fast as it goes
+	YieldAbove time.Duration     // how far the live sink may be behind before the job waits for it; 0: never
+	Abort      bool              // end the table's job, in place of carrying it on
+	AllowEmpty bool              // a table without a row may take the live one's place
+	AcceptDead bool              // and one that lacks events that the live sink has no dead letter of
+	Logger     *slog.Logger
+	Say        func(Line)
+	Confirm    func(question string) bool // before the swap; nil: yes
+}
+
+// olapJob is a row of slotline_olap_job.
+type olapJob struct {
+	name, stage, uuid string
+	month             partitioner.Month
+	layout            int64
+}
+
+type olapRebuild struct {
+	o      OLAPOptions
+	r      *Replay // for what is kept of events that cannot be applied
+	t      *event.Table
+	job    olapJob
+	held   *lease.Held
+	live   *clickhouse.Sink
+	beside *clickhouse.Sink
+	name   string // of the table beside; another for each owner of the job
+	parts  []event.Partition
+	kafka  *kgo.Client
+
+	into    atomic.Pointer[string]
+	sending sync.RWMutex // held for reading while a batch is applied
+	pace    *pace
+	failed  chan error
+}
+
+// RebuildOLAP fills a table of ClickHouse beside the live one from the log, and has it take the live one's place, or that of
+// one month. Called again after it was cut off it goes on where it stopped.
+func RebuildOLAP(ctx context.Context, o OLAPOptions) error {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), pace: &pace{perSecond: o.PerSecond}, failed: make(chan error, 1)}
+	b.r = &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say, AcceptDead: o.AcceptDead}, db: o.State, place: "state of " + olapSink}
+	if b.t == nil || o.Month != partitioner.NoMonth && b.t.Month == event.None {
+		return &fault.Error{Code: codeNoTable, Class: fault.Usage, What: fmt.Sprintf("%s has no table %q, or none by months", o.Config.File, o.Table), Do: "name a table that stands under tables"}
+	}
+	var err error
+	if b.live, err = clickhouse.New(clickhouse.Options{Config: o.Config, Layout: o.Layout, State: o.State, Logger: o.Logger}); err != nil {
+		return err
+	}
+	defer b.live.Close()
+	if err := b.live.CheckShadow(ctx, b.t); err != nil {
+		return err
+	}
+	return b.owned(ctx, func(ctx context.Context) error {
+		if o.Abort {
+			return b.abort(ctx)
+		}
+		return b.run(ctx)
+	})
+}
+
+// owned has do run under the job's lease, in a job that is made where there is none.
+func (b *olapRebuild) owned(ctx context.Context, do func(ctx context.Context) error) error {
+	for _, statement := range append([]string{olapJobDDL}, jobDDL()[1]) {
+		if _, err := b.o.State.ExecContext(ctx, statement); err != nil {
+			return b.r.wrap(err)
+		}
+	}
+	if !b.o.Abort {
+		_, err := b.o.State.ExecContext(ctx, "INSERT INTO `slotline_olap_job` (`sink`,`tbl`,`job`,`month`,`stage`,`uuid`,`layout_epoch`,`made_at`) "+
+			"VALUES (?,?,?,?,?,'',?,UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `job`=`slotline_olap_job`.`job`",
+			olapSink, b.t.Name, newJobName(), int(b.o.Month), olapFill, b.o.Layout.Epoch())
+		if err != nil {
+			return b.r.wrap(err)
+		}
+	}
+	if b.o.Abort {
+		var job string
+		err := b.o.State.QueryRowContext(ctx, "SELECT `job` FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=?", olapSink, b.t.Name).Scan(&job)
+		if errors.Is(err, sql.ErrNoRows) {
+			return &fault.Error{Code: codeNoJob, Class: fault.Usage, What: fmt.Sprintf("there is no job for table %s of %s", b.t.Name, olapSink), Do: "slotline replay status lists them"}
+		}
+	}
+	row := lease.Row{Table: "slotline_olap_job", Where: "sink = ? AND tbl = ?", Args: []any{[]byte(olapSink), []byte(b.t.Name)}}
+	deadline := time.Now().Add(leaseTTL + 2*time.Second)
+	for {
+		var err error
+		if b.held, err = lease.Acquire(ctx, b.o.State, row, lease.NewOwner(), leaseTTL); err == nil {
+			break
+		}
+		if !fault.Is(err, fault.Fenced) || time.Now().After(deadline) {
+			return err
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := b.held.Keep(work); err != nil {
+			cancel(err)
+		}
+	})
+	err := b.read(work)
+	if err == nil {
+		err = do(work)
+	}
+	cause := context.Cause(work)
+	cancel(nil)
+	serving.Wait()
+	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	_ = b.held.Release(end) // a courtesy: it runs out; the row may be gone
+	if cause != nil && ctx.Err() == nil {
+		return cause
+	}
+	return err
+}
+
+// read learns the job as it is under the lease, and gives its table a name that no owner before knew: a process that wakes
+// late exchanges, and writes to, a table that is not there.
+func (b *olapRebuild) read(ctx context.Context) error {
+	var month int
+	err := b.o.State.QueryRowContext(ctx, "SELECT `job`,`stage`,`uuid`,`month`,`layout_epoch` FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=?", olapSink, b.t.Name).
+		Scan(&b.job.name, &b.job.stage, &b.job.uuid, &month, &b.job.layout)
+	if err != nil {
+		return b.r.wrap(err)
+	}
+	if b.job.month = partitioner.Month(month); b.job.month != b.o.Month && !b.o.Abort {
+		what := "the whole table"
+		if b.job.month != partitioner.NoMonth {
+			what = "month " + b.job.month.String()
+		}
+		return &fault.Error{Code: codeJobActive, Class: fault.Usage, What: fmt.Sprintf("job %s has table %s of %s already, for %s", b.job.name, b.t.Name, olapSink, what),
+			Do: "carry that one on, or end it: slotline replay olap --table " + b.t.Name + " --abort"}
+	}
+	prefix := b.t.Name + shadowSuffix(b.job.name) + "_"
+	b.name = prefix + strconv.FormatInt(b.held.Fence().Epoch, 10)
+	tables, err := b.live.TablesLike(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	for name := range tables {
+		if err := b.live.RenameTable(ctx, name, b.name); err != nil {
+			return err
+		}
+	}
+	if len(tables) == 0 && b.job.stage == olapFill {
+		b.job.uuid = ""
+	}
+	return nil
+}
+
+// stage records how far the job is, if the lease is still ours.
+func (b *olapRebuild) stage(ctx context.Context, stage, uuid string) error {
+	result, err := b.o.State.ExecContext(ctx, "UPDATE `slotline_olap_job` SET `stage`=?,`uuid`=? WHERE `sink`=? AND `tbl`=? AND "+lease.Guard,
+		append([]any{stage, uuid, olapSink, b.t.Name}, b.held.Fence().Args()...)...)
+	if err != nil {
+		return b.r.wrap(err)
+	}
+	if n, err := result.RowsAffected(); err != nil {
+		return b.r.wrap(err)
+	} else if n != 1 {
+		return lost(b.job.name)
+	}
+	b.job.stage, b.job.uuid = stage, uuid
+	return nil
+}
+
+func (b *olapRebuild) sinkName() string { return olapSink + shadowSuffix(b.job.name) }
+
+// abort drops what a job that has not swapped has made.
+func (b *olapRebuild) abort(ctx context.Context) error {
+	tables, err := b.live.TablesLike(ctx, b.t.Name)
+	if err != nil {
+		return err
+	}
+	tried := b.job.stage == olapSwap && b.job.month == partitioner.NoMonth && tables[b.t.Name] != b.job.uuid // and failed
+	if b.job.stage != olapFill && !tried {
+		return &fault.Error{Code: codeStage, Class: fault.Usage, What: fmt.Sprintf("job %s has swapped, or is at it: it cannot be aborted", b.job.name),
+			Do: "carry it on: slotline replay olap --table " + b.t.Name}
+	}
+	return b.end(ctx)
+}
+
+// end drops the table beside, and all that is known of the job.
+func (b *olapRebuild) end(ctx context.Context) error {
+	if err := b.live.DropTable(ctx, b.name); err != nil {
+		return err
+	}
+	if err := intent.Forget(ctx, b.o.State, b.sinkName(), b.o.Config.Topics()); err != nil {
+		return b.r.wrap(err)
+	}
+	if err := b.r.forgetDead(ctx, b.job.name); err != nil {
+		return err
+	}
+	_, err := b.o.State.ExecContext(ctx, "DELETE FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=? AND "+lease.Guard,
+		append([]any{olapSink, b.t.Name}, b.held.Fence().Args()...)...)
+	return b.r.wrap(err)
+}
+
+func (b *olapRebuild) run(ctx context.Context) error {
+	if b.job.layout != b.o.Layout.Epoch() && b.job.stage == olapFill {
+		return &fault.Error{Code: codeLayout, Class: fault.Fatal,
+			What: fmt.Sprintf("job %s began with layout epoch %d, and a newer one is in force", b.job.name, b.job.layout),
+			Do:   "slotline replay olap --table " + b.t.Name + " --abort, and begin anew"}
+	}
+	for _, topic := range b.o.Config.Topics() {
+		for n := range b.o.Layout.Partitions() {
+			b.parts = append(b.parts, event.Partition{Topic: topic, Number: int32(n)})
+		}
+	}
+	_, holes, err := b.r.history().stand(ctx, "replay", b.parts)
+	if err != nil {
+		return err
+	}
+	if len(holes) > 0 && b.job.stage == olapFill {
+		return &fault.Error{Code: codeHistory, Class: fault.Fatal, What: fmt.Sprintf("the log does not hold all that table %s of %s was made from", b.t.Name, olapSink),
+			Why: strings.Join(holes, "\n"), Do: "fill a new table from the shards, or restore a backup"}
+	}
+	if b.kafka, err = kafka.Open(ctx, b.o.Config, "replay", b.o.Logger); err != nil {
+		return err
+	}
+	defer b.kafka.Close()
+	if err := b.prepare(ctx); err != nil {
+		return err
+	}
+	feed, stop := context.WithCancel(ctx)
+	var feeding sync.WaitGroup
+	defer feeding.Wait()
+	defer stop()
+	defer b.beside.Close()
+	feeding.Go(func() { b.feed(feed) })
+	if b.job.stage == olapFill {
+		if err := b.fill(ctx); err != nil {
+			return err
+		}
+	}
+	if err := b.tail(ctx); err != nil {
+		return err
+	}
+	stop()
+	feeding.Wait()
+	if err := b.end(ctx); err != nil {
+		return err
+	}
+	b.r.say("done", "the rebuilt table is live; the old one was dropped")
+	return nil
+}
+
+// prepare makes the table beside, and the sink that fills it, or finds which of the two tables is live.
+func (b *olapRebuild) prepare(ctx context.Context) (err error) {
+	if b.job.stage == olapSwap {
+		tables, err := b.live.TablesLike(ctx, b.t.Name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case b.job.month != partitioner.NoMonth: // once more does no harm: what came since is applied after it
+			if err := b.live.ReplaceMonth(ctx, b.t, b.job.month, b.name); err != nil {
+				return err
+			}
+		case tables[b.t.Name] != b.job.uuid:
+			if err := b.live.ExchangeTables(ctx, b.t.Name, b.name); err != nil {
+				return err
+			}
+		}
+		if err := b.stage(ctx, olapTail, b.job.uuid); err != nil {
+			return err
+		}
+	}
+	into := b.name
+	if b.job.stage == olapTail {
+		into = b.t.Name
+	}
+	b.into.Store(&into)
+	cfg := *b.o.Config
+	b.beside, err = clickhouse.New(clickhouse.Options{Config: &cfg, Layout: b.o.Layout, State: b.o.State, Sink: b.sinkName(), Logger: b.o.Logger,
+		Shadow: &clickhouse.Shadow{Table: b.t.Name, Month: b.job.month, Into: func() string { return *b.into.Load() }}})
+	if err == nil && b.job.stage != olapFill {
+		return b.beside.Seed(ctx) // a layout that came meanwhile may have more partitions
+	}
+	if err != nil {
+		return err
+	}
+	if b.job.uuid == "" {
+		if err := intent.Forget(ctx, b.o.State, b.sinkName(), b.o.Config.Topics()); err != nil && mysqldb.Number(err) != errNoSuchTable {
+			return b.r.wrap(err)
+		}
+		if err := b.live.MakeShadow(ctx, b.t, b.name); err != nil {
+			return err
+		}
+		tables, err := b.live.TablesLike(ctx, b.name)
+		if err != nil {
+			return err
+		}
+		if err := b.beside.Seed(ctx); err != nil {
+			return err
+		}
+		if err := b.stage(ctx, olapFill, tables[b.name]); err != nil {
+			return err
+		}
+		b.r.say("shadow", "table "+b.name)
+	}
+	return nil
+}
+
+// feed applies the log to the table beside, until ctx ends.
+func (b *olapRebuild) feed(ctx context.Context) {
+	cfg := *b.o.Config
+	cfg.Dead.HaltPerMinute = math.MaxInt32
+	ch := b.o.Config.Sinks.ClickHouse
+	err := b.r.history().consume(ctx, consumers.Options{Config: &cfg, Sink: &olapBeside{b.beside, b}, Logger: b.o.Logger,
+		Batch: consumers.Limits{Rows: ch.BatchRows, Bytes: ch.BatchBytes, Age: feedBatchAge}, Bury: b.bury,
+		Reload: func(context.Context) error {
+			err := &fault.Error{Code: codeLayout, Class: fault.Fatal, What: fmt.Sprintf("job %s: a newer layout came into force", b.job.name),
+				Do: "slotline replay olap --table " + b.t.Name + " --abort, and begin anew"}
+			b.fail(err)
+			return err
+		}})
+	if err != nil && ctx.Err() == nil {
+		b.fail(err)
+	}
+}
+
+func (b *olapRebuild) fail(err error) {
+	select {
+	case b.failed <- err:
+	default:
+	}
+}
+
+// bury keeps the events that the table cannot hold with the job.
+func (b *olapRebuild) bury(ctx context.Context, letters []deadLetter) error {
+	return b.r.keepDead(ctx, b.job.name, letters)
+}
+
+// olapBeside is the sink as consumers see it: its batches wait for the job's pace, and for the swap.
+type olapBeside struct {
+	*clickhouse.Sink
+	b *olapRebuild
+}
+
+func (s *olapBeside) TakeOver(ctx context.Context, parts []event.Partition) (event.Owned, error) {
+	o, err := s.Sink.TakeOver(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	return &olapOwned{o, s.b}, nil
+}
+
+// Halt ends the job's run: a person must act.
+func (s *olapBeside) Halt(ctx context.Context, p event.Partition, why *fault.Error) error {
+	s.b.fail(&fault.Error{Code: codeHalted, Class: fault.Fatal, Err: why, Why: why.Why,
+		What: fmt.Sprintf("job %s, %s partition %d is halted: %s", s.b.job.name, p.Topic, p.Number, why.What),
+		Do:   fmt.Sprintf("mend that, then slotline replay olap --table %s again", s.b.t.Name)})
+	return s.Sink.Halt(ctx, p, why)
+}
+
+type olapOwned struct {
+	event.Owned
+	b *olapRebuild
+}
+
+func (o *olapOwned) Prepare(batch *event.Batch) (event.Prepared, error) {
+	p, err := o.Owned.Prepare(batch)
+	if err != nil {
+		return nil, err
+	}
+	return &olapPrepared{p, o.b, len(batch.Messages)}, nil
+}
+
+type olapPrepared struct {
+	event.Prepared
+	b    *olapRebuild
+	left int // events that have not waited yet
+}
+
+func (p *olapPrepared) Apply(ctx context.Context) ([]event.Rejected, error) {
+	if err := p.b.pace.wait(ctx, p.left); err != nil {
+		return nil, err
+	}
+	p.left = 0
+	p.b.sending.RLock()
+	defer p.b.sending.RUnlock()
+	return p.Prepared.Apply(ctx)
+}
+
+// until looks again and again how far all are, until enough says so.
+func (b *olapRebuild) until(ctx context.Context, enough func(log, mine, live ends) bool) error {
+	var behind lag
+	at := make([]event.Position, len(b.parts))
+	for i, p := range b.parts {
+		at[i] = event.Position{Partition: p, LeaderEpoch: -1}
+	}
+	for {
+		log, mine, live := ends{}, ends{}, ends{}
+		logs, err := kafka.Inspect(ctx, b.kafka, at)
+		for p, l := range logs {
+			log[p] = l.Stable
+			err = errors.Join(err, l.Err)
+		}
+		working := ends{}
+		rows, lerr := progress.List(ctx, b.o.State, "")
+		for _, r := range rows {
+			switch r.Sink {
+			case b.sinkName():
+				mine[r.Partition] = r.Next
+			case olapSink:
+				live[r.Partition] = r.Next
+				if r.Owner != "" && r.HaltedAt.IsZero() {
+					working[r.Partition] = log[r.Partition]
+				}
+			}
+		}
+		switch err = errors.Join(err, lerr); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && mysqldb.Classify(err) != fault.Transient && !fault.Is(err, fault.Transient):
+			return err
+		case err != nil:
+			b.r.say(b.job.stage, "waits: "+err.Error())
+		default:
+			if d, _ := behind.behind(time.Now(), working, live); b.o.YieldAbove > 0 && b.job.stage == olapFill {
+				if lags := len(working) > 0 && d > b.o.YieldAbove; b.pace.hold(lags) && lags {
+					b.r.say("yield", fmt.Sprintf("live lag %s above %s; the job waits", short(d), short(b.o.YieldAbove)))
+				}
+			}
+			if enough(log, mine, live) {
+				return nil
+			}
+		}
+		select {
+		case err := <-b.failed:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookPeriod):
+		}
+	}
+}
+
+// fill waits until the table beside has caught up, has it compared, and has it take the live one's place.
+func (b *olapRebuild) fill(ctx context.Context) error {
+	var behind lag
+	m := newMeter()
+	caught := func(log, mine, _ ends) bool {
+		d, known := behind.behind(time.Now(), log, mine)
+		b.r.tell(Line{Stage: "fill", Text: m.text(time.Now(), mine.sum(), log.sum(), standing{}), Passing: true})
+		return known && d <= caughtUp
+	}
+	if err := b.until(ctx, caught); err != nil {
+		return err
+	}
+	if err := b.compare(ctx); err != nil {
+		return err
+	}
+	what := "Exchange the tables?"
+	if b.job.month != partitioner.NoMonth {
+		what = "Replace month " + b.job.month.String() + "?"
+	}
+	if b.o.Confirm != nil && !b.o.Confirm(what) {
+		return ErrDeclined
+	}
+	if err := b.until(ctx, caught); err != nil { // a person may have taken long
+		return err
+	}
+	b.pace.hold(false)
+	began := time.Now()
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	if err := b.stage(ctx, olapSwap, b.job.uuid); err != nil {
+		return err
+	}
+	var err error
+	if b.job.month == partitioner.NoMonth {
+		err = b.live.ExchangeTables(ctx, b.t.Name, b.name)
+	} else {
+		err = b.live.ReplaceMonth(ctx, b.t, b.job.month, b.name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := b.stage(ctx, olapTail, b.job.uuid); err != nil {
+		return err
+	}
+	into := b.t.Name
+	b.into.Store(&into)
+	b.r.say("swap", fmt.Sprintf("in %s", short(time.Since(began))))
+	return nil
+}
+
+// compare says how the table beside and the live one compare. What a sink has still to apply counts as a difference: a
+// person decides.
+func (b *olapRebuild) compare(ctx context.Context) error {
+	months := []partitioner.Month{b.job.month}
+	if b.job.month == partitioner.NoMonth {
+		var err error
+		if months, err = b.live.MonthsOf(ctx, b.t, b.t.Name, b.name); err != nil {
+			return err
+		}
+	}
+	var all clickhouse.Compared
+	for _, m := range months {
+		c, err := b.live.CompareTables(ctx, b.t, m, b.t.Name, b.name)
+		if err != nil {
+			return err
+		}
+		all.Rows, all.Equal, all.Missing, all.Extra = all.Rows+c.Rows, all.Equal+c.Equal, all.Missing+c.Missing, all.Extra+c.Extra
+	}
+	b.r.say("verify", fmt.Sprintf("%d rows: %d equal, %d differ, %d are not live, %d live ones are not in the log; what came in the last seconds may be among them",
+		all.Rows, all.Equal, all.Rows-all.Equal-all.Missing-all.Extra, all.Missing, all.Extra))
+	if all.Rows == all.Extra && !b.o.AllowEmpty {
+		return &fault.Error{Code: codeNothing, Class: fault.Fatal, What: fmt.Sprintf("job %s: the log makes no row of %s: nothing was exchanged", b.job.name, b.t.Name),
+			Do: "if that is right: --allow-empty"}
+	}
+	return b.r.checkDead(ctx, &Job{Name: b.job.name}, olapSink, "slotline replay olap --table "+b.t.Name)
+}
+
+// tail waits until the table that is live now has all that the live sink had sent to the old one, and has the rollups
+// computed anew.
+func (b *olapRebuild) tail(ctx context.Context) error {
+	mark, err := intent.Ends(ctx, b.o.State, olapSink)
+	if err != nil {
+		return b.r.wrap(err)
+	}
+	began := time.Now()
+	if err := b.until(ctx, func(_, mine, _ ends) bool { return mine.reached(mark) }); err != nil {
+		return err
+	}
+	b.r.say("tail", fmt.Sprintf("has what was sent to the old table, %s after the swap", short(time.Since(began))))
+	for _, r := range b.o.Config.Rollups {
+		if r.Table != b.t {
+			continue
+		}
+		var touched []rollup.Touched
+		pairs := 0
+		mark := func() error {
+			err := rollup.Mark(ctx, b.o.State, olapSink, touched)
+			pairs, touched = pairs+len(touched), touched[:0]
+			return b.r.wrap(err)
+		}
+		err := b.live.RollupPairs(ctx, r, b.job.month, func(p rollup.Pair) error {
+			if touched = append(touched, rollup.Touched{Rollup: r.Name, Pair: p}); len(touched) < 500 {
+				return nil
+			}
+			return mark()
+		})
+		if err == nil {
+			err = mark()
+		}
+		if err != nil {
+			return err
+		}
+		b.r.say("tail", fmt.Sprintf("rollup %s: %d slices are to be computed anew", r.Name, pairs))
+	}
+	return nil
+}
+
+// OLAPJobs lists the jobs of RebuildOLAP; db is that of sinks.state.
+func OLAPJobs(ctx context.Context, db *sql.DB) (list []Job, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT `job`,`tbl`,`stage`,`layout_epoch`,`made_at`,`owner`,`lease_until`>UTC_TIMESTAMP(6) FROM `slotline_olap_job` WHERE `sink`=? ORDER BY `tbl`", olapSink)
+	if mysqldb.Number(err) == errNoSuchTable {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, mysqldb.Wrap(err, codeDatabase, "state of "+olapSink)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		j := Job{Shard: olapSink, Want: wantRun}
+		var table string
+		if err := rows.Scan(&j.Name, &table, &j.Stage, &j.Layout, &j.MadeAt, &j.Owner, &j.Running); err != nil {
+			return nil, mysqldb.Wrap(err, codeDatabase, "state of "+olapSink)
+		}
+		j.Spec.Tables, j.MovedAt, j.Running = []string{table}, j.MadeAt, j.Running && j.Owner != ""
+		list = append(list, j)
+	}
+	return list, mysqldb.Wrap(rows.Err(), codeDatabase, "state of "+olapSink)
+}
