@@ -141,20 +141,21 @@ func TestP11_KilledAtEveryStage(t *testing.T) {
 // A job is paused, resumed and aborted: nothing of it is left, and no reader or sink has noticed.
 func TestReplayPauseAndAbort(t *testing.T) {
 	harness.Proof(t)
-	w := newLine(t, sharedServers(t), "")
+	w := newLine(t, sharedServers(t), "limits: { drain_timeout: 1m }")
 	flights, want := replayFlights(t, 80, 1)
 	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
 	w.emit(t, flights[0], 1)
 	w.waitShards(t)
 	p, job := w.replaying(t, "rebuild", "--shard", "s2", "--rate", "100", "--yes") // a minute, so that it is still at it when it is aborted
 	w.run(t, 0, "replay", "pause", job)
-	if r := p.Wait(t, time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, "paused") {
+	// Not a whole drain_timeout: its batches wait for their turn at the job's rate.
+	if r := p.Wait(t, 12*time.Second); r.Code != 0 || !strings.Contains(r.Stderr, "paused") {
 		t.Errorf("a paused job ends with %d:\n%s", r.Code, r.Stderr)
 	}
 	p = w.start(t, "replay", "resume", job, "--yes")
 	p.WaitOutput(t, "replay ", time.Minute)
 	w.run(t, 0, "replay", "abort", job)
-	if r := p.Wait(t, time.Minute); r.Code != 0 {
+	if r := p.Wait(t, 12*time.Second); r.Code != 0 {
 		t.Errorf("the process of an aborted job ends with %d:\n%s", r.Code, r.Stderr)
 	}
 	w.nothingLeft(t, job)

@@ -32,6 +32,8 @@ const (
 	lookPeriod = 500 * time.Millisecond
 	// caughtUp is how far behind the log tables may be that are to be swapped in.
 	caughtUp = 2 * time.Second
+	// drainMax is how long a feed that ends waits for its transactions.
+	drainMax = 2 * time.Second
 	// deadMax is how many events may be refused before the job halts: so many are no rows' fault.
 	deadMax = 100_000
 )
@@ -79,6 +81,8 @@ func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*fee
 		return nil, err
 	}
 	cfg := *r.o.Config
+	// What waits for the job's pace is in flight too, and who pauses a job waits for it; what is cut off is rolled back.
+	cfg.Limits.DrainTimeout = min(cfg.Limits.DrainTimeout, drainMax)
 	cfg.Dead.HaltPerMinute = math.MaxInt32 // what a year of events refuses comes within a minute; deadMax bounds it
 	ctx, f.cancel = context.WithCancel(ctx)
 	go func() {
