@@ -103,11 +103,12 @@ func (w *fileWriter) add(r *kgo.Record) error {
 	n := recordBytes(r)
 	w.bytes, w.inGroup, w.records = w.bytes+n, w.inGroup+n, w.records+1
 	e := &w.entry
-	if e.Records == 0 || r.Timestamp.Before(e.First) {
-		e.First = r.Timestamp.UTC()
+	at := writable(r.Timestamp)
+	if e.Records == 0 || at.Before(e.First) {
+		e.First = at
 	}
-	if r.Timestamp.After(e.Last) {
-		e.Last = r.Timestamp.UTC()
+	if e.Records == 0 || at.After(e.Last) {
+		e.Last = at
 	}
 	e.Records, e.To, e.LeaderEpoch = e.Records+1, r.Offset+1, r.LeaderEpoch
 	if w.inGroup < groupBytes && w.records < groupRows {
@@ -115,6 +116,18 @@ func (w *fileWriter) add(r *kgo.Record) error {
 	}
 	w.inGroup, w.records = 0, 0
 	return w.rows.Flush()
+}
+
+// writable is the time, or the nearest that JSON can hold: another program may have written any into the topic.
+func writable(t time.Time) time.Time {
+	t = t.UTC()
+	switch {
+	case t.Year() < 1:
+		return time.Time{}
+	case t.Year() > 9999:
+		return time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	}
+	return t
 }
 
 // close ends the file at an offset, and says what is in it. The spool file is the caller's.

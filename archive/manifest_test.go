@@ -1,17 +1,62 @@
 package archive
 
 import (
+	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
 )
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// The formats, as docs/formats.md shows them.
+func TestGolden(t *testing.T) {
+	for name, got := range map[string][]byte{
+		"testdata/manifest.golden.json": testManifest(5, 1, 3).encode(),
+		"testdata/file.golden.schema":   []byte(parquet.SchemaOf(row{}).String() + "\n"),
+	} {
+		if *update {
+			if err := os.WriteFile(name, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: is\n%s\nwas (-update rewrites it)\n%s", name, got, want)
+		}
+	}
+}
+
+// Whatever is read as a manifest is one: it can be written and read again, and has no hole.
+func FuzzParseManifest(f *testing.F) {
+	f.Add(testManifest(5, 1, 3).encode())
+	f.Add(testManifest().encode())
+	p := event.Partition{Topic: "flights.events", Number: 3}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseManifest(data, "flights", p)
+		if err != nil {
+			return
+		}
+		again, err := parseManifest(m.encode(), "flights", p)
+		if err != nil || fmt.Sprintf("%+v", again) != fmt.Sprintf("%+v", m) {
+			t.Errorf("%+v\nread again is %+v, %v", m, again, err)
+		}
+	})
+}
 
 func testManifest(lengths ...int64) *Manifest {
 	m := &Manifest{Format: format, Line: "flights", Cluster: "c", Topic: "flights.events", TopicID: topicID{1}, Partition: 3, Run: "r"}
