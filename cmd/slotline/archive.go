@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -46,6 +47,10 @@ Exit status: 1 when a partition could not be archived.`,
 			done := line.Archived{Written: written}
 			if rerr := render(o.output, done, done.WriteText); err == nil {
 				err = rerr
+			}
+			if err != nil && cmd.Context().Err() != nil {
+				fmt.Fprintln(os.Stderr, "stopped; the next run goes on from there")
+				return exit(exitFailed)
 			}
 			return err
 		}}
