@@ -30,11 +30,12 @@ type mysqlShape struct {
 	transaction int
 	bare        int
 	stagingRows int
+	sinks       string // of the file, beside: ", clickhouse: …"
 }
 
 var (
-	mysqlText    = mysqlShape{"mysql_text", 4000, 4000, -1}
-	mysqlStaging = mysqlShape{"mysql_staging", 10_000, 1000, 0}
+	mysqlText    = mysqlShape{name: "mysql_text", transaction: 4000, bare: 4000, stagingRows: -1}
+	mysqlStaging = mysqlShape{name: "mysql_staging", transaction: 10_000, bare: 1000}
 )
 
 // mysqlBench is a line with one shard, and a table there that a bare loop writes.
@@ -89,7 +90,7 @@ func (b *bench) newMySQLBench(shape mysqlShape) *mysqlBench { return b.newMySQLB
 
 // newMySQLBenchOn has the second half of the slots on a second server, unless that is nil.
 func (b *bench) newMySQLBenchOn(shape mysqlShape, second *harness.MySQLServer) *mysqlBench {
-	l := b.newLineOn(second, "", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s } }", shape.transaction))
+	l := b.newLineOn(second, "", flightTable, fmt.Sprintf("sinks: { mysql: { batch_rows: %d, batch_bytes: 32MiB, batch_age: 5s }%s }", shape.transaction, shape.sinks))
 	m := &mysqlBench{testLine: l, shape: shape, db: l.shard(partitions), client: l.client(), carriers: l.tenants(carriersPerPart), version: 1}
 	var err error
 	if m.sink, err = mysql.New(mysql.Options{Config: l.cfg, Layout: l.layout, Owner: "bench", Logger: l.log, StagingRows: shape.stagingRows}); err != nil {

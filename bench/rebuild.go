@@ -7,7 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slotline/slotline/integration/harness"
 	"github.com/slotline/slotline/replay"
+	"github.com/slotline/slotline/sinks/olap/clickhouse"
 )
 
 const (
@@ -17,9 +19,10 @@ const (
 	dumpStatement = 1_000_000
 )
 
-// rebuildBench is a shard whose one table holds what the log holds, and a dump of it.
+// rebuildBench is a shard whose one table holds what the log holds, as a table of ClickHouse does, and a dump of it.
 type rebuildBench struct {
 	*mysqlBench
+	olap *clickhouse.Sink
 	dump []string
 	jobs *replay.Replay
 	// At which moment the job that runs began, had caught up with the log, and had compared.
@@ -29,15 +32,23 @@ type rebuildBench struct {
 	verify     []round
 }
 
-// rebuild sets a rebuild from the log beside a dump that is restored, and beside the live sink. The job's comparison of
-// both tables, which follows, is set beside its reading of the log.
+// rebuild sets a rebuild from the log beside a dump that is restored, and beside the live sink; then comparisons beside
+// a rebuild: that of the shard with ClickHouse, and that of rebuilt and live tables in the same job.
 func rebuild(b *bench) []Result {
-	r := &rebuildBench{mysqlBench: b.newMySQLBench(mysqlStaging)}
+	server := harness.ClickHouse(b)
+	shape := mysqlStaging
+	shape.sinks = fmt.Sprintf(", clickhouse: { dsn: %q, batch_age: 1s }", server.URL(server.NewDatabase(b, harness.Name(b))))
+	r := &rebuildBench{mysqlBench: b.newMySQLBench(shape)}
 	r.rows = r.newRows(b.rows(rebuildRows) / (partitions * r.shape.transaction) * partitions * r.shape.transaction)
 	r.publish()
 	r.consume(r.sink, len(r.rows))
 	r.dump = r.dumpOf("flights")
 	var err error
+	if r.olap, err = clickhouse.New(clickhouse.Options{Config: r.cfg, Layout: r.layout, State: r.outbox(8), Owner: "bench", Logger: r.log}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { r.olap.Close() })
+	r.consume(r.olap, len(r.rows))
 	if r.jobs, err = replay.Open(replay.Options{Config: r.cfg, Layout: r.layout, Shard: "s1", Logger: r.log, Say: r.heard,
 		Confirm:  func(string) bool { return false },
 		Compared: func(c *replay.Comparison) { r.compared, r.comparison = time.Now(), c }}); err != nil {
@@ -48,11 +59,26 @@ func rebuild(b *bench) []Result {
 	restored := b.alternate(rebuildRounds, nil, r.job, r.restore)
 	r.check()
 	sunk := b.alternate(rebuildRounds, nil, r.job, r.sinkAgain)
+	verified := b.alternate(rebuildRounds, nil, r.against, r.job)
 	return []Result{
 		summarize("rebuild", "rows/s", restored, n+"; bare: mysqldump's statements of the same table, restored over one connection. "+cpuPerRow(restored, len(r.rows))),
 		summarize("rebuild_over_sink", "rows/s", sunk, n+"; bare: the live sink, by staging, into the table that was emptied"),
-		summarize("verify", "rows/s", r.verify, "the comparison of rebuilt and live tables, row by row; bare: the rebuild before it, in the same job"),
+		summarize("verify", "rows/s", verified, "the same rows, shard and ClickHouse compared; bare: the rebuild"),
+		summarize("verify_log", "rows/s", r.verify, "rebuilt and live tables compared, row by row; bare: the rebuild before it, in the same job"),
 	}
+}
+
+// against compares the shard with ClickHouse.
+func (r *rebuildBench) against(int) float64 {
+	began := time.Now()
+	a, err := replay.VerifyAgainst(r.Context(), replay.AgainstOptions{Config: r.cfg, Layout: r.layout, Store: r.olap, State: r.outbox(2), Logger: r.log})
+	if err != nil {
+		r.Fatal(err)
+	}
+	if a.Equal != int64(len(r.rows)) || a.Differ > 0 {
+		r.Fatalf("shard and ClickHouse compared: %+v, of %d rows", a, len(r.rows))
+	}
+	return float64(len(r.rows)) / time.Since(began).Seconds()
 }
 
 func (r *rebuildBench) heard(l replay.Line) {
