@@ -59,7 +59,7 @@ func TestTheTableHasALineForEachResult(t *testing.T) {
 
 func TestAWrongCallSaysWhatToWrite(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
-		{"BENCH", "rebuild", "there is no bench rebuild; there are\n  emit_overhead "},
+		{"BENCH", "speed", "there is no bench speed; there are\n  emit_overhead "},
 		{"BENCH_SCALE", "much", "BENCH_SCALE=much is not a number from 0.01 to 100"},
 		{"BENCH_SCALE", "0", "BENCH_SCALE=0 is not a number"},
 		{"BENCH_SCALE", "NaN", "BENCH_SCALE=NaN is not a number"},
