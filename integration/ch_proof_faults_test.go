@@ -47,6 +47,7 @@ func TestP7_ClickHouseSinkTooManyParts(t *testing.T) {
 
 // P7: a memory limit is waited for; an owner that may use more sends the stored batch.
 func TestP7_ClickHouseSinkMemoryLimit(t *testing.T) {
+	t.Parallel()
 	l := newOLAPLine(t, harness.ClickHouse(t), olapTables)
 	a := l.tenant(1)
 	var log []event.Message

@@ -293,6 +293,7 @@ func TestP8_DeletedRecordsHaltOnRealKafka(t *testing.T) {
 
 // P8 on a real broker: the topic is deleted and made again under a running sink.
 func TestP8_RecreatedTopicHaltsOnRealKafka(t *testing.T) {
+	t.Parallel()
 	l := newConsumerLine(t, harness.Kafka(t))
 	stop := l.consume(0, nil)
 	l.produce(l.cl, 100, 0, 1, 2, 3)
@@ -326,7 +327,7 @@ func TestP8_RecreatedTopicHaltsOnRealKafka(t *testing.T) {
 
 // A broker that is killed and comes back is an outage: it halts nothing, whatever leader epochs it comes back with.
 func TestConsumersOutliveTheBroker(t *testing.T) {
-	t.Parallel() // long, and most of it waiting
+	harness.LeaveToCI(t) // TestWholeLine_Kills restarts the broker too
 	server := harness.PrivateKafka(t)
 	l := newConsumerLine(t, server)
 	stopGroup := l.consume(0, nil)

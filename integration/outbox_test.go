@@ -130,7 +130,7 @@ func TestOutboxHandOverIsDrained(t *testing.T) {
 
 // P1: the server that holds the outbox is killed and comes back, and so is the broker, while events are emitted.
 func TestP1_OutboxServersRestart(t *testing.T) {
-	t.Parallel() // long, and most of it waiting
+	harness.LeaveToCI(t) // TestWholeLine_Kills restarts servers too
 	k, m := harness.PrivateKafka(t), harness.PrivateMySQL(t)
 	l := newOutboxLine(t, k, m, ", lanes: 2, lease_time: 1s")
 	r := l.start()

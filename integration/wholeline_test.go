@@ -678,7 +678,7 @@ func (w *wholeLine) checkLine(t *testing.T, e *emission, repeats int, flights []
 
 // All flights of 2013 as a million events, through the real binary: every figure, in shards and in ClickHouse, equals
 // the CSV, with repeats in the topic and a shard's progress put back on the way. Where the run is not Whole it is every
-// fifth flight.
+// tenth flight.
 func TestWholeLine_AllFlights(t *testing.T) { // not parallel: it needs both cores
 	// Larger batches than the other tests have, which want a short way: a million events are a load.
 	w := newLineAt(t, sharedServers(t), harness.Name(t), "")
@@ -686,8 +686,8 @@ func TestWholeLine_AllFlights(t *testing.T) { // not parallel: it needs both cor
 	w.applied(t)
 	keep, least := func(uint64) bool { return true }, int64(1_000_000)
 	if !harness.Whole() {
-		t.Log("every fifth flight; in CI, in make proofs and in make soak it is all of them")
-		keep, least = func(id uint64) bool { return id%5 == 3 }, 200_000
+		t.Log("every tenth flight; in CI, in make proofs and in make soak it is all of them")
+		keep, least = func(id uint64) bool { return id%10 == 3 }, 100_000
 	}
 	flights, want := reference(t, keep)
 	run := w.start(t, "run")

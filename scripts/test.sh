@@ -56,6 +56,8 @@ else
 	wait "$integration"
 fi
 
+say "took $SECONDS s"
+
 # A package that does not build, or dies, has no failed test to count: count the package.
 cat "$results"/*.json | awk '
 	!/"Action":"(pass|fail|skip)"/ { next }

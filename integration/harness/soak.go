@@ -12,9 +12,19 @@ const proofsVariable = "SLOTLINE_PROOFS"
 
 func proofs() bool { return os.Getenv(proofsVariable) != "" || Soak() }
 
-// Whole tells whether the data set of `make test` is played whole: in CI (CI is set), with the long proofs, and in a
-// soak. Elsewhere, where a person waits for the run's end, a part of it goes the same way.
+// Whole tells whether `make test` plays all of its data and runs all of its tests: in CI (CI is set), with the long
+// proofs, and in a soak. Elsewhere a person waits for the run's end: a part of the data goes the same way.
 func Whole() bool { return os.Getenv("CI") != "" || proofs() }
+
+// LeaveToCI is called first by a test that takes long and whose promise a shorter one shows too: it runs where the run is
+// Whole. Elsewhere it is skipped, and listed.
+func LeaveToCI(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	if !Whole() {
+		skip(t, "CI is not set: CI and make proofs run it too")
+	}
+}
 
 // Proof is called first by a test of minutes' worth of faults: it runs where SLOTLINE_PROOFS is set, as in `make
 // proofs`, and in a soak. Elsewhere it is skipped, and listed. Such tests run two at a time.
