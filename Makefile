@@ -1,10 +1,10 @@
 .PHONY: demo test proofs test-doris soak bench lint rename
 
-# A year of flights through the whole line, on servers inside the process. KEEP=1 leaves it running.
+# Two thousand flights of a year through the whole line, on servers inside the process. KEEP=1 leaves it running.
 demo:
 	@test -x bin/demo || echo "building the demo, which takes a minute or two the first time"
 	@cd embedded && go build -tags gms_pure_go -o ../bin/demo ./cmd/demo
-	@KEEP=$(KEEP) bin/demo
+	@KEEP=$(KEEP) exec bin/demo
 
 # All tests, with all their set-up. SLOTLINE_INTEGRATION=off|auto|must; SETUP=0 installs nothing.
 test:
@@ -19,7 +19,7 @@ test-doris:
 	@test -n "$$SLOTLINE_TEST_DORIS" || { echo "set SLOTLINE_TEST_DORIS to http://user:password@fe:8030?query_port=9030; compose/README.md starts one"; exit 1; }
 	@cd integration && SLOTLINE_INTEGRATION=must SLOTLINE_PROOFS=1 go test -count=1 -v -run Doris .
 
-# The whole-line tests on whole data sets; takes hours.
+# The servers' tests and proofs on whole data sets; takes hours.
 soak:
 	@scripts/test.sh soak
 

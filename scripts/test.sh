@@ -48,6 +48,7 @@ else
 	[ -z "${SLOTLINE_PROOFS:-}" ] || parallel=2
 	exec 3< <(run "$root/integration" ./... -p 2 -parallel $parallel -count 1 -timeout 25m 2>&1)
 	integration=$!
+	say "beside what follows run the tests in integration; they are listed at the end"
 	for module in $(modules); do
 		if [ "$module" = "$root/integration" ]; then continue; fi
 		run "$module" ./... -timeout 10m

@@ -109,7 +109,7 @@ func initCommand(o *options) *cobra.Command {
 	var example bool
 	cmd := &cobra.Command{
 		Use: "init", Args: cobra.NoArgs, Short: "Write a commented slotline.yaml (asks nothing)",
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := config.Example()
 			if example {
 				text = config.ExampleFull()
@@ -128,7 +128,11 @@ func initCommand(o *options) *cobra.Command {
 			if err := f.Close(); err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "wrote %s; next: slotline apply --dry-run\n", o.file)
+			named := ""
+			if cmd.Flags().Changed("config") {
+				named = " -c " + o.file
+			}
+			fmt.Fprintf(os.Stderr, "wrote %s; next: slotline%s apply --dry-run\n", o.file, named)
 			return nil
 		},
 	}

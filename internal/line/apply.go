@@ -289,7 +289,11 @@ func (l *Line) WriteGrants(w io.Writer) error {
 		return err
 	}
 	defer sink.Close()
-	grants := append(outbox.Grants(l.Config), sink.Grants()...)
+	if _, err := l.Config.Outbox.DSN.Resolve(); err != nil { // a shard's was resolved just now
+		return err
+	}
+	grants := append([]string{"-- a user that is not there yet: CREATE USER 'name'@'%' IDENTIFIED BY '…'; first"}, outbox.Grants(l.Config)...)
+	grants = append(grants, sink.Grants()...)
 	for _, name := range l.olapSinks() {
 		olap, err := l.openOLAP(name, l.Config, layout, nil, "")
 		if err != nil {

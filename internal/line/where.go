@@ -238,7 +238,11 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 			}
 			continue
 		}
-		c := t.Columns[key.column]
+		if *key.text == "" && key.what == "tenant" {
+			return bad(fmt.Sprintf("table %s has a tenant, column %s: two arguments are one too few", t.Name, t.Columns[key.column].Name),
+				"slotline where "+t.Name+" TENANT ID")
+		}
+		c, given := t.Columns[key.column], *key.text
 		var err error
 		switch c.Type.Kind {
 		case event.Int32, event.Int64:
@@ -255,7 +259,7 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 			}
 		}
 		if err != nil {
-			return bad(fmt.Sprintf("%q is no %s of table %s: column %s is %s", *key.text, key.what, t.Name, c.Name, c.Type), "write it as the column holds it")
+			return bad(fmt.Sprintf("%q is no %s of table %s: column %s is %s", given, key.what, t.Name, c.Name, c.Type), "write it as the column holds it")
 		}
 	}
 	if t.Spread != event.None && t.Spread == t.ID {
