@@ -9,5 +9,6 @@ const (
 	codeOtherLog  = "SL7605" // the topic is not the one that was archived, or was cut below what is
 	codeTaken     = "SL7606" // another run is at work, or has taken over
 	codeNoArchive = "SL7607" // the file has no archive
+	codeEmpty     = "SL7609" // nothing is archived
 	codeUnguarded = "SL7608" // the bucket's service writes over an object though its tag does not match
 )

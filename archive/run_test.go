@@ -395,3 +395,21 @@ func TestRunRefusesAHole(t *testing.T) {
 		t.Errorf("there is a manifest: %+v", m)
 	}
 }
+
+// An archive of which nothing, or a manifest, is there is not taken for a sound one.
+func TestVerifyMissesWhatIsNotThere(t *testing.T) {
+	c := dirArchive(t)
+	k := newTopic(t, c)
+	if v, err := k.open().Verify(t.Context(), nil); fault.CodeOf(err) != codeEmpty {
+		t.Errorf("of an empty directory: %+v, %v", v, err)
+	}
+	k.produce(4, 2*time.Hour)
+	k.run()
+	if err := os.Remove(filepath.Join(c.Dir, manifestName(part))); err != nil {
+		t.Fatal(err)
+	}
+	v, err := k.open().Verify(t.Context(), nil)
+	if err != nil || len(v.Damaged) != 1 || !strings.Contains(v.Damaged[0], manifestName(part)) || len(v.Unnamed) > 0 {
+		t.Errorf("without its manifest: %+v, %v", v, err)
+	}
+}

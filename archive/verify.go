@@ -55,11 +55,22 @@ func (a *Archive) Verify(ctx context.Context, say func(string)) (*Verified, erro
 				say(fmt.Sprintf("%s partition %d  %d files, offsets 0 to %d", p.Topic, p.Number, len(m.Files), m.End()-1))
 			}
 		}
+		var unnamed []string
 		for _, name := range slices.Sorted(maps.Keys(there)) {
 			if _, _, ok := rangeOf(name); ok {
-				v.Unnamed = append(v.Unnamed, folder(p)+name)
+				unnamed = append(unnamed, folder(p)+name)
 			}
 		}
+		if m == nil && len(unnamed) > 0 { // without a manifest nobody can tell what they are, and nothing reads them
+			v.Damaged = append(v.Damaged, fmt.Sprintf("%s is not there, and beside it are %d files, the first %s: put it back from a copy; if it "+
+				"never was, a first run was cut off, and the next one begins anew", manifestName(p), len(unnamed), unnamed[0]))
+			continue
+		}
+		v.Unnamed = append(v.Unnamed, unnamed...)
+	}
+	if v.Partitions == 0 && len(v.Damaged) == 0 {
+		return v, &fault.Error{Code: codeEmpty, Class: fault.Fatal, What: fmt.Sprintf("archive %s holds nothing of this line", a.Place()),
+			Why: "a disk that is not mounted, and a wrong directory or prefix, look the same", Do: "look at archive in the file; slotline archive run begins one"}
 	}
 	return v, nil
 }

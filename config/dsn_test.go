@@ -159,6 +159,8 @@ func TestExcerptsHideSecrets(t *testing.T) {
 		`  dsn: 'mysql://a:hun@ter2@b/c`:                       `  dsn: …`,
 		`  password: hunter2`:                                  `  password: …`,
 		`  "password" : "hunter2", user: x`:                    `  "password" : …, user: x`,
+		`  passwort: hunter2`:                                  `  passwort: …`,
+		`s3: { secret_access_key: hunter2, region: x }`:        `s3: { secret_access_key: …, region: x }`,
 		`sinks: { state: "mysql://a:hunter2@b/c" }`:            `sinks: { state: … }`,
 		`key: "mysql://a:hunter2@b/c" # mysql://a:hunter2@b/c`: `key: "mysql://a:…@b/c`,
 		"line: \x1b[31mred\x07":                                `line: ?[31mred?`,

@@ -272,7 +272,7 @@ func (l loader) doris(e *entry) (d DSN, https bool) {
 			host, err := hostPort(strings.TrimSuffix(hosts, "/"), "8030")
 			switch {
 			case strings.Contains(n.Value, "${"):
-				l.add(codeValue, "the frontend itself", []*yaml.Node{n}, "%s: %s: variables are put into the password only", fe.path, quoteKey(n.Value))
+				l.add(codeValue, "the frontend itself", []*yaml.Node{n}, "%s: %s: variables are put into the password only", fe.path, quoteKey(maskUserinfo(n.Value)))
 			case strings.Contains(hosts, "@"):
 				l.add(codeValue, fe.example, []*yaml.Node{n}, "%s: a frontend's address holds no user: user and password are keys of their own", fe.path)
 			case !found || s != "http" && s != "https" || err != nil || strings.Contains(host, "/"):

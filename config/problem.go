@@ -114,8 +114,9 @@ func (r *report) err() error {
 	return ps
 }
 
-// secretKeys are the keys whose values an excerpt leaves out, password or not: it is about other things.
-var secretKeys = regexp.MustCompile(`((?:dsn|state|password|secret_key)["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}]+)`)
+// secretKeys are the keys whose values an excerpt leaves out, password or not: it is about other things. A
+// key that slotline does not know, and that sounds like a secret's, is taken for one.
+var secretKeys = regexp.MustCompile(`(?i)((?:dsn|state|[a-z_]*(?:pass|secret|token)[a-z_]*)["']?\s*:\s*)("[^"]*"?|'[^']*'?|[^\s,}]+)`)
 
 const excerptRunesMax = 120
 

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/user"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -216,11 +217,17 @@ func relayCommand(o *options) *cobra.Command {
 	return cmd
 }
 
+// instanceForm is what Kafka takes for a static member's id, and short enough for the owner of a progress row.
+var instanceForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+
 // gcPercent lets more garbage gather before it is collected than Go's 100: batches in flight are scanned less often.
 const gcPercent = 400
 
 // work runs parts of a line until a signal; a second signal ends the process at once.
 func work(cmd *cobra.Command, o *options, w *workOptions, choose func(*line.Line) line.Parts) error {
+	if w.instance != "" && !instanceForm.MatchString(w.instance) {
+		return usageError{fmt.Errorf("--instance %.40q is no name: 1 to 100 letters, digits, dots, hyphens and underscores", w.instance)}
+	}
 	l, err := o.open()
 	if err != nil {
 		return err

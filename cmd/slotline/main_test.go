@@ -82,6 +82,8 @@ func TestExitStatusOfWrongUse(t *testing.T) {
 		{[]string{"where", "flights", "UA", "1", "--month", "2026"}, "--month"},
 		{[]string{"where", "flights", "UA", "1", "--scan", "0"}, "--scan"},
 		{[]string{"apply", "--yes"}, "--yes"},
+		{[]string{"sink", "mysql", "--instance", strings.Repeat("a", 101)}, "--instance"},
+		{[]string{"relay", "--instance", "pod 1"}, "--instance"},
 		{[]string{"apply", "--wrong"}, "--wrong"},
 		{[]string{"status", "-o", "xml"}, "table, json or yaml"},
 		{[]string{"sink", "doris"}, "sinks.doris"},
