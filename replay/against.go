@@ -751,11 +751,7 @@ func (a *against) missing(ctx context.Context, mark ends) (n int64, err error) {
 }
 
 func (a *against) logs(ctx context.Context, parts []event.Partition) (map[event.Partition]kafka.Log, error) {
-	var at []event.Position
-	for _, p := range parts {
-		at = append(at, event.Position{Partition: p, LeaderEpoch: -1})
-	}
-	logs, err := kafka.Inspect(ctx, a.kafka, at)
+	logs, err := inspect(ctx, a.kafka, parts)
 	if err != nil {
 		return nil, err
 	}

@@ -124,6 +124,11 @@ func (h *history) inspect(ctx context.Context, role string, parts []event.Partit
 		return nil, err
 	}
 	defer cl.Close()
+	return inspect(ctx, cl, parts)
+}
+
+// inspect asks how partitions' logs stand, whatever was read of them.
+func inspect(ctx context.Context, cl *kgo.Client, parts []event.Partition) (map[event.Partition]kafka.Log, error) {
 	at := make([]event.Position, len(parts))
 	for i, p := range parts {
 		at[i] = event.Position{Partition: p, LeaderEpoch: -1}

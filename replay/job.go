@@ -80,6 +80,11 @@ const (
 	jobColumn = "`job`,`stage`,`want`,`body`,`layout_epoch`,`made_at`,`moved_at`,`owner`,`lease_until`>UTC_TIMESTAMP(6)"
 )
 
+// jobDeadDDL makes the table of events that a job's tables cannot hold.
+const jobDeadDDL = "CREATE TABLE IF NOT EXISTS `slotline_job_dead` (`job` VARBINARY(16) NOT NULL, `topic` VARBINARY(249) NOT NULL, " +
+	"`part` INT NOT NULL, `off` BIGINT NOT NULL, `reason` VARBINARY(64) NOT NULL, `error` TEXT CHARACTER SET utf8mb4 NOT NULL, " +
+	"PRIMARY KEY (`job`,`topic`,`part`,`off`)) ENGINE=InnoDB COMMENT='slotline job dead format " + jobFormat + "'"
+
 // jobDDL makes the tables of jobs.
 func jobDDL() []string {
 	return []string{
@@ -87,9 +92,7 @@ func jobDDL() []string {
 			"`stage` VARBINARY(16) NOT NULL, `want` VARBINARY(16) NOT NULL, `body` TEXT CHARACTER SET utf8mb4 NOT NULL, " +
 			"`layout_epoch` BIGINT NOT NULL, `made_at` DATETIME(6) NOT NULL, `moved_at` DATETIME(6) NOT NULL, " + lease.Columns +
 			", PRIMARY KEY (`job`)) ENGINE=InnoDB COMMENT='slotline job format " + jobFormat + "'",
-		"CREATE TABLE IF NOT EXISTS `slotline_job_dead` (`job` VARBINARY(16) NOT NULL, `topic` VARBINARY(249) NOT NULL, " +
-			"`part` INT NOT NULL, `off` BIGINT NOT NULL, `reason` VARBINARY(64) NOT NULL, `error` TEXT CHARACTER SET utf8mb4 NOT NULL, " +
-			"PRIMARY KEY (`job`,`topic`,`part`,`off`)) ENGINE=InnoDB COMMENT='slotline job dead format " + jobFormat + "'",
+		jobDeadDDL,
 		"CREATE TABLE IF NOT EXISTS `slotline_repair` (`job` VARBINARY(16) NOT NULL, `tbl` VARBINARY(64) NOT NULL, " +
 			"`tenant` VARBINARY(64) NOT NULL, `entity_id` VARBINARY(1020) NOT NULL, `live_ver` BIGINT NOT NULL, `log_ver` BIGINT NOT NULL, " +
 			"`repaired_at` DATETIME(6) NOT NULL, KEY (`job`)) ENGINE=InnoDB COMMENT='slotline repair format " + jobFormat + "'",

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
@@ -21,7 +18,6 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/internal/mysqldb"
-	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/olap/clickhouse"
@@ -70,21 +66,16 @@ type olapJob struct {
 }
 
 type olapRebuild struct {
+	filling
 	o      OLAPOptions
-	r      *Replay // for what is kept of events that cannot be applied
 	t      *event.Table
 	job    olapJob
 	held   *lease.Held
-	live   *clickhouse.Sink
-	beside *clickhouse.Sink
+	store  *clickhouse.Sink // the live one
+	shadow *clickhouse.Sink
 	name   string // of the table beside; another for each owner of the job
-	parts  []event.Partition
-	kafka  *kgo.Client
 
-	into    atomic.Pointer[string]
-	sending sync.RWMutex // held for reading while a batch is applied
-	pace    *pace
-	failed  chan error
+	into atomic.Pointer[string]
 }
 
 // RebuildOLAP fills a table of ClickHouse beside the live one from the log, and has it take the live one's place, or that of
@@ -93,17 +84,18 @@ func RebuildOLAP(ctx context.Context, o OLAPOptions) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), pace: &pace{perSecond: o.PerSecond}, failed: make(chan error, 1)}
-	b.r = &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say, AcceptDead: o.AcceptDead}, db: o.State, place: "state of " + olapSink}
+	r := &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say, AcceptDead: o.AcceptDead}, db: o.State,
+		place: "state of " + olapSink, owner: lease.NewOwner()}
+	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), filling: filling{r: r, live: olapSink, pace: pace{perSecond: o.PerSecond}, failed: make(chan error, 1)}}
 	if b.t == nil || o.Month != partitioner.NoMonth && b.t.Month == event.None {
 		return &fault.Error{Code: codeNoTable, Class: fault.Usage, What: fmt.Sprintf("%s has no table %q, or none by months", o.Config.File, o.Table), Do: "name a table that stands under tables"}
 	}
 	var err error
-	if b.live, err = clickhouse.New(clickhouse.Options{Config: o.Config, Layout: o.Layout, State: o.State, Logger: o.Logger}); err != nil {
+	if b.store, err = clickhouse.New(clickhouse.Options{Config: o.Config, Layout: o.Layout, State: o.State, Logger: o.Logger}); err != nil {
 		return err
 	}
-	defer b.live.Close()
-	if err := b.live.CheckShadow(ctx, b.t); err != nil {
+	defer b.store.Close()
+	if err := b.store.CheckShadow(ctx, b.t); err != nil {
 		return err
 	}
 	return b.owned(ctx, func(ctx context.Context) error {
@@ -116,16 +108,8 @@ func RebuildOLAP(ctx context.Context, o OLAPOptions) error {
 
 // owned has do run under the job's lease, in a job that is made where there is none.
 func (b *olapRebuild) owned(ctx context.Context, do func(ctx context.Context) error) error {
-	for _, statement := range append([]string{olapJobDDL}, jobDDL()[1]) {
+	for _, statement := range []string{olapJobDDL, jobDeadDDL} {
 		if _, err := b.o.State.ExecContext(ctx, statement); err != nil {
-			return b.r.wrap(err)
-		}
-	}
-	if !b.o.Abort {
-		_, err := b.o.State.ExecContext(ctx, "INSERT INTO `slotline_olap_job` (`sink`,`tbl`,`job`,`month`,`stage`,`uuid`,`layout_epoch`,`made_at`) "+
-			"VALUES (?,?,?,?,?,'',?,UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `job`=`slotline_olap_job`.`job`",
-			olapSink, b.t.Name, newJobName(), int(b.o.Month), olapFill, b.o.Layout.Epoch())
-		if err != nil {
 			return b.r.wrap(err)
 		}
 	}
@@ -135,42 +119,25 @@ func (b *olapRebuild) owned(ctx context.Context, do func(ctx context.Context) er
 		if errors.Is(err, sql.ErrNoRows) {
 			return &fault.Error{Code: codeNoJob, Class: fault.Usage, What: fmt.Sprintf("there is no job for table %s of %s", b.t.Name, olapSink), Do: "slotline replay status lists them"}
 		}
+		if err != nil {
+			return b.r.wrap(err)
+		}
+	} else {
+		_, err := b.o.State.ExecContext(ctx, "INSERT INTO `slotline_olap_job` (`sink`,`tbl`,`job`,`month`,`stage`,`uuid`,`layout_epoch`,`made_at`) "+
+			"VALUES (?,?,?,?,?,'',?,UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `job`=`slotline_olap_job`.`job`",
+			olapSink, b.t.Name, newJobName(), int(b.o.Month), olapFill, b.o.Layout.Epoch())
+		if err != nil {
+			return b.r.wrap(err)
+		}
 	}
 	row := lease.Row{Table: "slotline_olap_job", Where: "sink = ? AND tbl = ?", Args: []any{[]byte(olapSink), []byte(b.t.Name)}}
-	deadline := time.Now().Add(leaseTTL + 2*time.Second)
-	for {
-		var err error
-		if b.held, err = lease.Acquire(ctx, b.o.State, row, lease.NewOwner(), leaseTTL); err == nil {
-			break
-		}
-		if !fault.Is(err, fault.Fenced) || time.Now().After(deadline) {
+	return b.r.leased(ctx, b.t.Name, row, nil, func(ctx context.Context, h *lease.Held) error {
+		b.held = h
+		if err := b.read(ctx); err != nil {
 			return err
 		}
-		if err := sleep(ctx, 200*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	work, cancel := context.WithCancelCause(ctx)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		if err := b.held.Keep(work); err != nil {
-			cancel(err)
-		}
+		return do(ctx)
 	})
-	err := b.read(work)
-	if err == nil {
-		err = do(work)
-	}
-	cause := context.Cause(work)
-	cancel(nil)
-	serving.Wait()
-	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer stop()
-	_ = b.held.Release(end) // a courtesy: it runs out; the row may be gone
-	if cause != nil && ctx.Err() == nil {
-		return cause
-	}
-	return err
 }
 
 // read learns the job as it is under the lease, and gives its table a name that no owner before knew: a process that wakes
@@ -182,6 +149,7 @@ func (b *olapRebuild) read(ctx context.Context) error {
 	if err != nil {
 		return b.r.wrap(err)
 	}
+	b.jobName, b.sink, b.next = b.job.name, olapSink+shadowSuffix(b.job.name), "slotline replay olap --table "+b.t.Name+" again"
 	if b.job.month = partitioner.Month(month); b.job.month != b.o.Month && !b.o.Abort {
 		what := "the whole table"
 		if b.job.month != partitioner.NoMonth {
@@ -192,12 +160,12 @@ func (b *olapRebuild) read(ctx context.Context) error {
 	}
 	prefix := b.t.Name + shadowSuffix(b.job.name) + "_"
 	b.name = prefix + strconv.FormatInt(b.held.Fence().Epoch, 10)
-	tables, err := b.live.TablesLike(ctx, prefix)
+	tables, err := b.store.TablesLike(ctx, prefix)
 	if err != nil {
 		return err
 	}
 	for name := range tables {
-		if err := b.live.RenameTable(ctx, name, b.name); err != nil {
+		if err := b.store.RenameTable(ctx, name, b.name); err != nil {
 			return err
 		}
 	}
@@ -223,11 +191,9 @@ func (b *olapRebuild) stage(ctx context.Context, stage, uuid string) error {
 	return nil
 }
 
-func (b *olapRebuild) sinkName() string { return olapSink + shadowSuffix(b.job.name) }
-
 // abort drops what a job that has not swapped has made.
 func (b *olapRebuild) abort(ctx context.Context) error {
-	tables, err := b.live.TablesLike(ctx, b.t.Name)
+	tables, err := b.store.TablesLike(ctx, b.t.Name)
 	if err != nil {
 		return err
 	}
@@ -241,10 +207,10 @@ func (b *olapRebuild) abort(ctx context.Context) error {
 
 // end drops the table beside, and all that is known of the job.
 func (b *olapRebuild) end(ctx context.Context) error {
-	if err := b.live.DropTable(ctx, b.name); err != nil {
+	if err := b.store.DropTable(ctx, b.name); err != nil {
 		return err
 	}
-	if err := intent.Forget(ctx, b.o.State, b.sinkName(), b.o.Config.Topics()); err != nil {
+	if err := intent.Forget(ctx, b.o.State, b.sink, b.o.Config.Topics()); err != nil {
 		return b.r.wrap(err)
 	}
 	if err := b.r.forgetDead(ctx, b.job.name); err != nil {
@@ -285,7 +251,7 @@ func (b *olapRebuild) run(ctx context.Context) error {
 	var feeding sync.WaitGroup
 	defer feeding.Wait()
 	defer stop()
-	defer b.beside.Close()
+	defer b.shadow.Close()
 	feeding.Go(func() { b.feed(feed) })
 	if b.job.stage == olapFill {
 		if err := b.fill(ctx); err != nil {
@@ -307,17 +273,17 @@ func (b *olapRebuild) run(ctx context.Context) error {
 // prepare makes the table beside, and the sink that fills it, or finds which of the two tables is live.
 func (b *olapRebuild) prepare(ctx context.Context) (err error) {
 	if b.job.stage == olapSwap {
-		tables, err := b.live.TablesLike(ctx, b.t.Name)
+		tables, err := b.store.TablesLike(ctx, b.t.Name)
 		if err != nil {
 			return err
 		}
 		switch {
 		case b.job.month != partitioner.NoMonth: // once more does no harm: what came since is applied after it
-			if err := b.live.ReplaceMonth(ctx, b.t, b.job.month, b.name); err != nil {
+			if err := b.store.ReplaceMonth(ctx, b.t, b.job.month, b.name); err != nil {
 				return err
 			}
 		case tables[b.t.Name] != b.job.uuid:
-			if err := b.live.ExchangeTables(ctx, b.t.Name, b.name); err != nil {
+			if err := b.store.ExchangeTables(ctx, b.t.Name, b.name); err != nil {
 				return err
 			}
 		}
@@ -330,27 +296,26 @@ func (b *olapRebuild) prepare(ctx context.Context) (err error) {
 		into = b.t.Name
 	}
 	b.into.Store(&into)
-	cfg := *b.o.Config
-	b.beside, err = clickhouse.New(clickhouse.Options{Config: &cfg, Layout: b.o.Layout, State: b.o.State, Sink: b.sinkName(), Logger: b.o.Logger,
+	b.shadow, err = clickhouse.New(clickhouse.Options{Config: b.o.Config, Layout: b.o.Layout, State: b.o.State, Sink: b.sink, Logger: b.o.Logger,
 		Shadow: &clickhouse.Shadow{Table: b.t.Name, Month: b.job.month, Into: func() string { return *b.into.Load() }}})
 	if err == nil && b.job.stage != olapFill {
-		return b.beside.Seed(ctx) // a layout that came meanwhile may have more partitions
+		return b.shadow.Seed(ctx) // a layout that came meanwhile may have more partitions
 	}
 	if err != nil {
 		return err
 	}
 	if b.job.uuid == "" {
-		if err := intent.Forget(ctx, b.o.State, b.sinkName(), b.o.Config.Topics()); err != nil && mysqldb.Number(err) != errNoSuchTable {
+		if err := intent.Forget(ctx, b.o.State, b.sink, b.o.Config.Topics()); err != nil && mysqldb.Number(err) != errNoSuchTable {
 			return b.r.wrap(err)
 		}
-		if err := b.live.MakeShadow(ctx, b.t, b.name); err != nil {
+		if err := b.store.MakeShadow(ctx, b.t, b.name); err != nil {
 			return err
 		}
-		tables, err := b.live.TablesLike(ctx, b.name)
+		tables, err := b.store.TablesLike(ctx, b.name)
 		if err != nil {
 			return err
 		}
-		if err := b.beside.Seed(ctx); err != nil {
+		if err := b.shadow.Seed(ctx); err != nil {
 			return err
 		}
 		if err := b.stage(ctx, olapFill, tables[b.name]); err != nil {
@@ -363,32 +328,13 @@ func (b *olapRebuild) prepare(ctx context.Context) (err error) {
 
 // feed applies the log to the table beside, until ctx ends.
 func (b *olapRebuild) feed(ctx context.Context) {
-	cfg := *b.o.Config
-	cfg.Dead.HaltPerMinute = math.MaxInt32
 	ch := b.o.Config.Sinks.ClickHouse
-	err := b.r.history().consume(ctx, consumers.Options{Config: &cfg, Sink: &olapBeside{b.beside, b}, Logger: b.o.Logger,
-		Batch: consumers.Limits{Rows: ch.BatchRows, Bytes: ch.BatchBytes, Age: feedBatchAge}, Bury: b.bury,
-		Reload: func(context.Context) error {
-			err := &fault.Error{Code: codeLayout, Class: fault.Fatal, What: fmt.Sprintf("job %s: a newer layout came into force", b.job.name),
-				Do: "slotline replay olap --table " + b.t.Name + " --abort, and begin anew"}
-			b.fail(err)
-			return err
-		}})
-	if err != nil && ctx.Err() == nil {
+	b.consume(ctx, &olapBeside{b.shadow, b}, consumers.Limits{Rows: ch.BatchRows, Bytes: ch.BatchBytes, Age: feedBatchAge}, func(context.Context) error {
+		err := &fault.Error{Code: codeLayout, Class: fault.Fatal, What: fmt.Sprintf("job %s: a newer layout came into force", b.job.name),
+			Do: "slotline replay olap --table " + b.t.Name + " --abort, and begin anew"}
 		b.fail(err)
-	}
-}
-
-func (b *olapRebuild) fail(err error) {
-	select {
-	case b.failed <- err:
-	default:
-	}
-}
-
-// bury keeps the events that the table cannot hold with the job.
-func (b *olapRebuild) bury(ctx context.Context, letters []deadLetter) error {
-	return b.r.keepDead(ctx, b.job.name, letters)
+		return err
+	})
 }
 
 // olapBeside is the sink as consumers see it: its batches wait for the job's pace, and for the swap.
@@ -402,110 +348,24 @@ func (s *olapBeside) TakeOver(ctx context.Context, parts []event.Partition) (eve
 	if err != nil {
 		return nil, err
 	}
-	return &olapOwned{o, s.b}, nil
+	return &filledOwned{o, &s.b.filling}, nil
 }
 
 // Halt ends the job's run: a person must act.
 func (s *olapBeside) Halt(ctx context.Context, p event.Partition, why *fault.Error) error {
-	s.b.fail(&fault.Error{Code: codeHalted, Class: fault.Fatal, Err: why, Why: why.Why,
-		What: fmt.Sprintf("job %s, %s partition %d is halted: %s", s.b.job.name, p.Topic, p.Number, why.What),
-		Do:   fmt.Sprintf("mend that, then slotline replay olap --table %s again", s.b.t.Name)})
+	s.b.halted(p, why)
 	return s.Sink.Halt(ctx, p, why)
-}
-
-type olapOwned struct {
-	event.Owned
-	b *olapRebuild
-}
-
-func (o *olapOwned) Prepare(batch *event.Batch) (event.Prepared, error) {
-	p, err := o.Owned.Prepare(batch)
-	if err != nil {
-		return nil, err
-	}
-	return &olapPrepared{p, o.b, len(batch.Messages)}, nil
-}
-
-type olapPrepared struct {
-	event.Prepared
-	b    *olapRebuild
-	left int // events that have not waited yet
-}
-
-func (p *olapPrepared) Apply(ctx context.Context) ([]event.Rejected, error) {
-	if err := p.b.pace.wait(ctx, p.left); err != nil {
-		return nil, err
-	}
-	p.left = 0
-	p.b.sending.RLock()
-	defer p.b.sending.RUnlock()
-	return p.Prepared.Apply(ctx)
-}
-
-// until looks again and again how far all are, until enough says so.
-func (b *olapRebuild) until(ctx context.Context, enough func(log, mine, live ends) bool) error {
-	var behind lag
-	at := make([]event.Position, len(b.parts))
-	for i, p := range b.parts {
-		at[i] = event.Position{Partition: p, LeaderEpoch: -1}
-	}
-	for {
-		log, mine, live := ends{}, ends{}, ends{}
-		logs, err := kafka.Inspect(ctx, b.kafka, at)
-		for p, l := range logs {
-			log[p] = l.Stable
-			err = errors.Join(err, l.Err)
-		}
-		working := ends{}
-		rows, lerr := progress.List(ctx, b.o.State, "")
-		for _, r := range rows {
-			switch r.Sink {
-			case b.sinkName():
-				mine[r.Partition] = r.Next
-			case olapSink:
-				live[r.Partition] = r.Next
-				if r.Owner != "" && r.HaltedAt.IsZero() {
-					working[r.Partition] = log[r.Partition]
-				}
-			}
-		}
-		switch err = errors.Join(err, lerr); {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && mysqldb.Classify(err) != fault.Transient && !fault.Is(err, fault.Transient):
-			return err
-		case err != nil:
-			b.r.say(b.job.stage, "waits: "+err.Error())
-		default:
-			if d, _ := behind.behind(time.Now(), working, live); b.o.YieldAbove > 0 && b.job.stage == olapFill {
-				if lags := len(working) > 0 && d > b.o.YieldAbove; b.pace.hold(lags) && lags {
-					b.r.say("yield", fmt.Sprintf("live lag %s above %s; the job waits", short(d), short(b.o.YieldAbove)))
-				}
-			}
-			if enough(log, mine, live) {
-				return nil
-			}
-		}
-		select {
-		case err := <-b.failed:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(lookPeriod):
-		}
-	}
 }
 
 // fill waits until the table beside has caught up, has it compared, and has it take the live one's place.
 func (b *olapRebuild) fill(ctx context.Context) error {
-	var behind lag
+	b.yieldAbove = b.o.YieldAbove
 	m := newMeter()
-	caught := func(log, mine, _ ends) bool {
-		d, known := behind.behind(time.Now(), log, mine)
-		b.r.tell(Line{Stage: "fill", Text: m.text(time.Now(), mine.sum(), log.sum(), standing{}), Passing: true})
-		return known && d <= caughtUp
+	caught := func(s standing) bool {
+		b.r.tell(Line{Stage: "fill", Text: m.text(time.Now(), s.mine.sum(), s.log.sum(), standing{}), Passing: true})
+		return s.mineKnown && s.mineBehind <= caughtUp
 	}
-	if err := b.until(ctx, caught); err != nil {
+	if err := b.until(ctx, olapFill, caught); err != nil {
 		return err
 	}
 	if err := b.compare(ctx); err != nil {
@@ -518,9 +378,10 @@ func (b *olapRebuild) fill(ctx context.Context) error {
 	if b.o.Confirm != nil && !b.o.Confirm(what) {
 		return ErrDeclined
 	}
-	if err := b.until(ctx, caught); err != nil { // a person may have taken long
+	if err := b.until(ctx, olapFill, caught); err != nil { // a person may have taken long
 		return err
 	}
+	b.yieldAbove = 0
 	b.pace.hold(false)
 	began := time.Now()
 	b.sending.Lock()
@@ -530,9 +391,9 @@ func (b *olapRebuild) fill(ctx context.Context) error {
 	}
 	var err error
 	if b.job.month == partitioner.NoMonth {
-		err = b.live.ExchangeTables(ctx, b.t.Name, b.name)
+		err = b.store.ExchangeTables(ctx, b.t.Name, b.name)
 	} else {
-		err = b.live.ReplaceMonth(ctx, b.t, b.job.month, b.name)
+		err = b.store.ReplaceMonth(ctx, b.t, b.job.month, b.name)
 	}
 	if err != nil {
 		return err
@@ -552,13 +413,13 @@ func (b *olapRebuild) compare(ctx context.Context) error {
 	months := []partitioner.Month{b.job.month}
 	if b.job.month == partitioner.NoMonth {
 		var err error
-		if months, err = b.live.MonthsOf(ctx, b.t, b.t.Name, b.name); err != nil {
+		if months, err = b.store.MonthsOf(ctx, b.t, b.t.Name, b.name); err != nil {
 			return err
 		}
 	}
 	var all clickhouse.Compared
 	for _, m := range months {
-		c, err := b.live.CompareTables(ctx, b.t, m, b.t.Name, b.name)
+		c, err := b.store.CompareTables(ctx, b.t, m, b.t.Name, b.name)
 		if err != nil {
 			return err
 		}
@@ -581,7 +442,7 @@ func (b *olapRebuild) tail(ctx context.Context) error {
 		return b.r.wrap(err)
 	}
 	began := time.Now()
-	if err := b.until(ctx, func(_, mine, _ ends) bool { return mine.reached(mark) }); err != nil {
+	if err := b.until(ctx, olapTail, func(s standing) bool { return s.mine.reached(mark) }); err != nil {
 		return err
 	}
 	b.r.say("tail", fmt.Sprintf("has what was sent to the old table, %s after the swap", short(time.Since(began))))
@@ -596,7 +457,7 @@ func (b *olapRebuild) tail(ctx context.Context) error {
 			pairs, touched = pairs+len(touched), touched[:0]
 			return b.r.wrap(err)
 		}
-		err := b.live.RollupPairs(ctx, r, b.job.month, func(p rollup.Pair) error {
+		err := b.store.RollupPairs(ctx, r, b.job.month, func(p rollup.Pair) error {
 			if touched = append(touched, rollup.Touched{Rollup: r.Name, Pair: p}); len(touched) < 500 {
 				return nil
 			}

@@ -150,7 +150,7 @@ func (r *Replay) Run(ctx context.Context, name string) error {
 	}
 	return r.with(ctx, name, true, func(ctx context.Context, h *lease.Held, j *Job) error {
 		if j.Layout != r.o.Layout.Epoch() && j.Stage != StageObserve {
-			return (&feed{r: r, job: j, failed: make(chan error, 1)}).layoutChanged()
+			return r.newFeed(j, "").layoutChanged()
 		}
 		if j.Spec.VerifyOnly {
 			return r.verifyOnly(ctx, h, j)
@@ -179,7 +179,36 @@ func (r *Replay) stageError(j *Job, what string) error {
 // with has do run under the job's lease, and ends it when the lease is lost. With yields it ends do, and returns nil, when
 // another command wants the job.
 func (r *Replay) with(ctx context.Context, name string, yields bool, do func(ctx context.Context, h *lease.Held, j *Job) error) error {
-	h, err := r.acquire(ctx, name)
+	var watch func(ctx context.Context, end context.CancelCauseFunc)
+	if yields {
+		watch = func(ctx context.Context, end context.CancelCauseFunc) {
+			for sleep(ctx, time.Second) == nil {
+				var want string
+				if r.db.QueryRowContext(ctx, "SELECT `want` FROM `slotline_job` WHERE `job`=?", name).Scan(&want) == nil && want != wantRun {
+					end(errTaken)
+				}
+			}
+		}
+	}
+	err := r.leased(ctx, name, leaseRow(name), watch, func(ctx context.Context, h *lease.Held) error {
+		j, err := r.Job(ctx, name) // as it is under the lease
+		if err != nil {
+			return err
+		}
+		return do(ctx, h, j)
+	})
+	if errors.Is(err, errTaken) {
+		r.say("paused", "another command has the job now, or it was paused")
+		return nil
+	}
+	return err
+}
+
+// leased has do run under a job's lease, and ends it when the lease is lost, or when watch, which runs beside it, ends it: the
+// error is then why.
+func (r *Replay) leased(ctx context.Context, job string, row lease.Row, watch func(ctx context.Context, end context.CancelCauseFunc),
+	do func(ctx context.Context, h *lease.Held) error) error {
+	h, err := r.acquire(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -190,32 +219,20 @@ func (r *Replay) with(ctx context.Context, name string, yields bool, do func(ctx
 			cancel(err)
 		}
 	})
-	serving.Go(func() {
-		for yields && sleep(work, time.Second) == nil {
-			var want string
-			if r.db.QueryRowContext(work, "SELECT `want` FROM `slotline_job` WHERE `job`=?", name).Scan(&want) == nil && want != wantRun {
-				cancel(errTaken)
-			}
-		}
-	})
-	j, err := r.Job(work, name) // as it is under the lease
-	if err == nil {
-		err = do(work, h, j)
+	if watch != nil {
+		serving.Go(func() { watch(work, cancel) })
 	}
+	err = do(work, h)
 	cause := context.Cause(work)
 	cancel(nil)
 	serving.Wait()
 	end, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	if rerr := h.Release(end); rerr != nil {
-		r.o.Logger.Debug("could not release the job; it is free when the lease has run out", "job", name, "error", rerr)
+		r.o.Logger.Debug("could not release the job; it is free when the lease has run out", "job", job, "error", rerr)
 	}
 	if cause != nil && ctx.Err() == nil && (err == nil || isCanceled(err)) { // why work ended
 		err = cause
-	}
-	if errors.Is(err, errTaken) {
-		r.say("paused", "another command has the job now, or it was paused")
-		return nil
 	}
 	return err
 }
@@ -226,10 +243,10 @@ func isCanceled(err error) bool {
 }
 
 // acquire takes the job's lease; while another process has it, it waits for as long as one that died would keep it.
-func (r *Replay) acquire(ctx context.Context, name string) (*lease.Held, error) {
+func (r *Replay) acquire(ctx context.Context, row lease.Row) (*lease.Held, error) {
 	deadline := time.Now().Add(leaseTTL + 2*time.Second)
 	for {
-		h, err := lease.Acquire(ctx, r.db, leaseRow(name), r.owner, leaseTTL)
+		h, err := lease.Acquire(ctx, r.db, row, r.owner, leaseTTL)
 		if err == nil || !fault.Is(err, fault.Fenced) || time.Now().After(deadline) {
 			return h, err
 		}
@@ -530,7 +547,7 @@ func (r *Replay) partitions(ctx context.Context) ([]progress.Row, error) {
 // catchUp waits until the feed's tables hold nearly all of the log.
 func (r *Replay) catchUp(ctx context.Context, f *feed, stage string) error {
 	meter := newMeter()
-	err := f.until(ctx, func(s standing) bool {
+	err := f.until(ctx, string(f.job.Stage), func(s standing) bool {
 		near := s.mineKnown && s.mineBehind <= caughtUp
 		done, all := s.mine.sum(), max(s.log.sum(), 1)
 		r.tell(Line{Stage: stage, Text: meter.text(time.Now(), done, all, s), Passing: true})
@@ -555,7 +572,7 @@ func (r *Replay) observe(ctx context.Context, j *Job) error {
 	}
 	defer f.stop()
 	r.say("observe", fmt.Sprintf("the old tables are kept current as …%s while this runs; %s", oldSuffix(j.Name), r.nextText(j)))
-	err = f.until(ctx, func(standing) bool { return false })
+	err = f.until(ctx, string(j.Stage), func(standing) bool { return false })
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -274,7 +274,7 @@ func (f *tenantFold) pass(ctx context.Context, from, to map[event.Partition]int6
 			if failed != nil || !ok || !strings.HasPrefix("\x00"+rest, inner) || !f.wanted(table) || f.refused[p][r.Offset] {
 				return
 			}
-			m := &event.Message{Record: recordOf(r), Partition: p, Offset: r.Offset}
+			m := &event.Message{Record: kafka.Content(r), Partition: p, Offset: r.Offset}
 			if failed = each(ctx, m, keyOf(r.Key)); failed != nil {
 				stop()
 			}

@@ -29,15 +29,6 @@ func (w *witness) right(side rowsum.Item) bool {
 	return w.same && side.Ver >= w.before
 }
 
-// recordOf is a Kafka record's content.
-func recordOf(r *kgo.Record) event.Record {
-	rec := event.Record{Key: r.Key, Value: r.Value, Headers: make([]event.Header, len(r.Headers))}
-	for i, h := range r.Headers {
-		rec.Headers[i] = event.Header{Key: h.Key, Value: h.Value}
-	}
-	return rec
-}
-
 // witness reads the log once for all differences that are named, and says of each which side is wrong.
 func (a *against) witness(ctx context.Context) error {
 	named := a.out.Named
@@ -84,7 +75,7 @@ func (a *against) witness(ctx context.Context) error {
 	var row event.Row
 	err = history.scan(ctx, "verify", from, to, func(r *kgo.Record) {
 		list := byKey[string(r.Key)]
-		if len(list) == 0 || event.ParseView(recordOf(r), &view) != nil {
+		if len(list) == 0 || event.ParseView(kafka.Content(r), &view) != nil {
 			return
 		}
 		t := list[0].where.table

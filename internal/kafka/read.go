@@ -147,3 +147,12 @@ func scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger
 	}
 	return nil
 }
+
+// Content is what a record that a client has read holds, without a copy of it.
+func Content(r *kgo.Record) event.Record {
+	rec := event.Record{Key: r.Key, Value: r.Value, Headers: make([]event.Header, len(r.Headers))}
+	for i, h := range r.Headers {
+		rec.Headers[i] = event.Header(h)
+	}
+	return rec
+}

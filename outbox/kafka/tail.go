@@ -22,10 +22,7 @@ func (w *Writer) Tail(ctx context.Context, from map[event.Partition]int64, each 
 		return err
 	}
 	return kafka.Scan(ctx, w.cfg, "relay-tail", w.log, begin, end, func(r *kgo.Record) {
-		rec := event.Record{Key: r.Key, Value: r.Value, Headers: make([]event.Header, len(r.Headers))}
-		for i, h := range r.Headers {
-			rec.Headers[i] = event.Header(h)
-		}
+		rec := kafka.Content(r)
 		each(event.Partition{Topic: r.Topic, Number: r.Partition}, r.Offset, &rec)
 	})
 }
