@@ -112,7 +112,7 @@ func continues(m *Manifest, log kafka.Log, cluster, place string) error {
 		return &fault.Error{Code: codeHole, Class: fault.Fatal,
 			What: fmt.Sprintf("%s: offsets %d to %d are neither in the topic nor in archive %s. Nothing more is archived.", where, m.End(), log.Start-1, place),
 			Why:  "the topic's retention, or a DeleteRecords, removed what was not archived yet",
-			Do:   "see that the topic keeps its records until they are archived; shards are rebuilt from a backup"}
+			Do:   "slotline archive verify names a manifest that was lost: put it back; else see that the topic keeps its records until they are archived, and rebuild shards from a backup"}
 	case log.End < m.End():
 		return other(fmt.Sprintf("the topic ends at offset %d, offsets below %d are archived", log.End, m.End()))
 	case !archived || at.LeaderEpoch < 0 || log.Start == log.End: // nothing to compare

@@ -41,8 +41,10 @@ func (l *Line) checkClickHouse(store, what string) error {
 	switch {
 	case store == "doris":
 		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: what + " is not built for Doris", Do: "name clickhouse"}
-	case store != "clickhouse" || l.Config.Sinks.ClickHouse == nil:
-		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: fmt.Sprintf("%s has no sinks.%s", l.Config.File, store), Do: "name clickhouse, where the file has sinks.clickhouse"}
+	case store != "clickhouse":
+		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: fmt.Sprintf("%s is no store that %s is built for", store, what), Do: "name clickhouse"}
+	case l.Config.Sinks.ClickHouse == nil:
+		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: l.Config.File + " has no sinks.clickhouse", Do: "write sinks.clickhouse into it, and slotline apply; the sink then fills the store"}
 	}
 	return nil
 }

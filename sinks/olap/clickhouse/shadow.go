@@ -10,7 +10,6 @@ import (
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
-	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/olap/rollup"
 )
@@ -66,15 +65,9 @@ func (s *Sink) Seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return do(ctx, changes)
-}
-
-func do(ctx context.Context, changes []plan.Change) error {
 	for _, c := range changes {
-		if c.Do != nil {
-			if err := c.Do(ctx); err != nil {
-				return err
-			}
+		if err := c.Apply(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
