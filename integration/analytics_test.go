@@ -93,7 +93,7 @@ type analytics struct {
 // waitRolledUp waits until the rollups have no lag.
 func (a *analytics) waitRolledUp() {
 	a.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := harness.Deadline(time.Minute)
 	for {
 		var s struct {
 			Sinks []struct {
@@ -471,7 +471,7 @@ func (a *analytics) play(keep func(uint64) bool) {
 		t.Fatal(err)
 	}
 	run = a.start(t, "run")
-	for deadline := time.Now().Add(time.Minute); a.reached() < reached; {
+	for deadline := harness.Deadline(time.Minute); a.reached() < reached; {
 		if time.Now().After(deadline) {
 			t.Fatalf("replayed up to %d of %d offsets", a.reached(), reached)
 		}

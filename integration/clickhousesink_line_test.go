@@ -104,7 +104,7 @@ func (l *olapLine) sink(owner string) *clickhouse.Sink {
 // takeOver takes group 1 (partitions 1 and 3) over; it waits for the lease.
 func (l *olapLine) takeOver(s *clickhouse.Sink) event.Owned {
 	l.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := harness.Deadline(30 * time.Second)
 	for {
 		o, err := s.TakeOver(l.t.Context(), s.Groups()[1])
 		if err == nil {

@@ -157,7 +157,7 @@ func (b *lockedBuffer) String() string {
 
 func (l *consumerLine) until(what string, ok func() bool) {
 	l.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := harness.Deadline(2 * time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if ok() {
 			return
 		}

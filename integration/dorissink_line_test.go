@@ -236,7 +236,7 @@ func applyDorisPlan(t testing.TB, sink *doris.Sink) []plan.Change {
 // takeOver takes group 1 (partitions 1 and 3) over; it waits for the lease.
 func (l *dorisLine) takeOver(s *doris.Sink) event.Owned {
 	l.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := harness.Deadline(30 * time.Second)
 	for {
 		o, err := s.TakeOver(l.t.Context(), s.Groups()[1])
 		if err == nil {

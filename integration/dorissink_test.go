@@ -353,7 +353,7 @@ func emitAirports(t *testing.T, w *wholeLine, count int) int {
 // waitUntil asks until done says so.
 func waitUntil(t *testing.T, limit time.Duration, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !done(); time.Sleep(100 * time.Millisecond) {
+	for end := harness.Deadline(limit); !done(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("within %v not: %s", limit, what)
 		}

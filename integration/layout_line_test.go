@@ -322,7 +322,7 @@ func equal[K, V comparable](t *testing.T, what string, got, want map[K]V) {
 // until polls a state that the line reaches by itself.
 func until(t *testing.T, what string, limit time.Duration, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(50 * time.Millisecond) {
+	for deadline := harness.Deadline(limit); !is(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s", limit, what)
 		}

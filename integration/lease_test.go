@@ -285,7 +285,7 @@ func TestLeaseOverRestarts(t *testing.T) {
 		if late := time.Since(deadline); late > 500*time.Millisecond {
 			t.Errorf("lost %v after the deadline", late)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(harness.Patience * 20 * time.Second):
 		t.Fatal("the lease is not lost while the server is frozen")
 	}
 	if err := <-kept; !fault.Is(err, fault.Fenced) || short.Alive() {

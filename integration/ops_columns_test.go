@@ -88,7 +88,7 @@ func TestAddAColumnWhileTheSinkRuns(t *testing.T) {
 	// In the wrong order: a sink with the new file before apply halts and says so, and goes on after apply by itself.
 	w.edit(t, "dep_delay:", `crew: "int32?", dep_delay:`)
 	run = w.start(t, "run")
-	deadline := time.Now().Add(time.Minute)
+	deadline := harness.Deadline(time.Minute)
 	for {
 		s := w.status(t)
 		if i := slices.IndexFunc(s.Halted, func(h struct {

@@ -165,7 +165,7 @@ func TestWhereOfABroadcastTable(t *testing.T) {
 // waitPublished waits until the relay has nothing left to publish.
 func (w *wholeLine) waitPublished(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := harness.Deadline(time.Minute)
 	for {
 		backlog := int64(0)
 		for _, l := range w.status(t).Lanes {

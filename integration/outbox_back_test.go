@@ -26,7 +26,7 @@ func (l *outboxLine) emit(from, to int, value int64) {
 func (l *outboxLine) waitNewest(from, to int, value int64) {
 	l.t.Helper()
 	want := fmt.Appendf(nil, `"value":%d`, value)
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := harness.Deadline(15 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		newest, missing := map[string]published{}, 0
 		for _, e := range l.topic() {
 			if e.Version > newest[e.EntityID].Version {

@@ -17,6 +17,7 @@ func TestP5_OutboxRelayCutOffFromItsDatabase(t *testing.T) {
 	v := newValve(t, server.Addr)
 	l := newOutboxLine(t, harness.Kafka(t), &harness.MySQLServer{Addr: v.addr(), User: server.User, Password: server.Password},
 		", lanes: 1, lease_time: 600ms")
+	l.taken = 1
 	closed := make(chan struct{}, 10)
 	l.wrap = func(w outbox.Writer) outbox.Writer { return closeTeller{w, closed} }
 	emit := func(from, to uint64) {
@@ -41,7 +42,7 @@ func TestP5_OutboxRelayCutOffFromItsDatabase(t *testing.T) {
 		if took := time.Since(cut); took > 600*time.Millisecond+time.Second {
 			t.Errorf("the producer was closed %v after the cut; the lease runs 600 ms", took)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(harness.Patience * 20 * time.Second):
 		t.Error("the producer of a relay whose lease has run out is open")
 	}
 	v.set(false)

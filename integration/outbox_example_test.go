@@ -77,7 +77,7 @@ func TestExampleServiceEmits(t *testing.T) {
 			t.Fatal(err)
 		}
 		var res *http.Response
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := harness.Deadline(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if res, err = http.DefaultClient.Do(req.Clone(t.Context())); err == nil {
 				break
 			}

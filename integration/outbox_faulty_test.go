@@ -176,7 +176,7 @@ func (l *outboxLine) rowsByTenant() (list []tenantRows) {
 // waitOthers waits until n records are in partitions other than one.
 func (l *outboxLine) waitOthers(not int32, n int, limit time.Duration) {
 	l.t.Helper()
-	for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := harness.Deadline(limit); ; time.Sleep(50 * time.Millisecond) {
 		got := 0
 		for _, e := range l.topic() {
 			if e.partition != not {
@@ -194,7 +194,7 @@ func (l *outboxLine) waitOthers(not int32, n int, limit time.Duration) {
 
 func (l *outboxLine) waitViews(ok func([]outbox.View) bool) []outbox.View {
 	l.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := harness.Deadline(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		views, err := outbox.Views(l.t.Context(), l.db, l.cfg.Outbox.Lanes)
 		if err != nil {
 			l.t.Fatal(err)

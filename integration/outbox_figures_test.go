@@ -204,7 +204,7 @@ func TestOutboxIdleRelay(t *testing.T) {
 		n += 19
 	}
 	l.waitPublished(n, 2*time.Minute)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := harness.Deadline(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		var hot string
 		var cold int
 		if err := l.db.QueryRow("SELECT hot, (SELECT COUNT(*) FROM slotline_lane_gap g WHERE g.lane = l.lane AND ids <> '') FROM slotline_lane l WHERE lane = ?",

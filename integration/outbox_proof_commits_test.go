@@ -33,11 +33,7 @@ func TestP2_OutboxProofOutOfOrderCommits(t *testing.T) {
 	}
 	prepared.exec(t, "XA END 'prepared'")
 	prepared.exec(t, "XA PREPARE 'prepared'")
-	held, err := l.db.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held.Rollback()
+	held := l.hold()
 	heldMark, err := l.change(ctx, held, h, accounts+1, "")
 	if err != nil {
 		t.Fatal(err)

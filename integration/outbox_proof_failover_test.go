@@ -132,7 +132,7 @@ func replicate(t *testing.T, old, replica *harness.MySQLServer, copied *sql.DB) 
 // waitCommitted waits until the writers know of n committed events.
 func (h *history) waitCommitted(t *testing.T, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); h.count(committed) < n; time.Sleep(5 * time.Millisecond) {
+	for deadline := harness.Deadline(2 * time.Minute); h.count(committed) < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v; wanted %d committed", h, n)
 		}
@@ -205,7 +205,7 @@ func (l *outboxLine) checkSurvivor(shard *harness.MySQLServer, lostMin int) {
 
 	db := shard.Open(l.t, l.cfg.Line+"_s1")
 	want := accountValues(l.t, l.db, "SELECT id, value FROM account")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := harness.Deadline(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		got := accountValues(l.t, db, "SELECT account_id, value FROM accounts")
 		if maps.Equal(got, want) {
 			return

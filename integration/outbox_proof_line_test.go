@@ -278,7 +278,7 @@ func (l *outboxLine) checkProof(h *history, repeats bool) []published {
 func (l *outboxLine) waitAllPublished(limit time.Duration) {
 	l.t.Helper()
 	want := l.committed()
-	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := harness.Deadline(limit); ; time.Sleep(100 * time.Millisecond) {
 		missing := len(want)
 		seen := map[[16]byte]bool{}
 		for _, e := range l.topic() {

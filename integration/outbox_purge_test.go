@@ -63,7 +63,7 @@ func (l *purgedLine) aheadOfIDs() int {
 
 func (l *purgedLine) wait(what string, limit time.Duration, ok func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(limit); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := harness.Deadline(limit); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.t.Fatalf("after %v not yet: %s", limit, what)
 		}
@@ -397,11 +397,7 @@ func TestOutboxPurgeUnderLoad(t *testing.T) {
 		return p99
 	}
 	load(kept, "warming up")
-	reader, err := purged.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Rollback()
+	reader := purged.hold()
 	if _, err := reader.Exec("SELECT COUNT(*) FROM slotline_outbox_00"); err != nil {
 		t.Fatal(err)
 	}

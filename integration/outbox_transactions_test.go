@@ -75,7 +75,7 @@ func (h *slowHands) letGo() {
 // until waits for a condition on what the hands hold and hear.
 func (h *slowHands) until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := harness.Deadline(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		h.mu.Lock()
 		done := ok()
 		h.mu.Unlock()

@@ -22,7 +22,7 @@ var stagingPaths = map[string]int{"text": -1, "staging": 1}
 
 func (l *shardLine) until(what string, ok func() bool) {
 	l.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := harness.Deadline(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if ok() {
 			return
 		}

@@ -151,7 +151,7 @@ func (p *sinkProof) until(what string, ok func() bool) {
 	if harness.Soak() {
 		limit *= 10
 	}
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := harness.Deadline(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if ok() {
 			return
 		}

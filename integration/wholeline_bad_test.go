@@ -141,7 +141,7 @@ func TestP8_LogCutAheadOfTheSink(t *testing.T) {
 	flights, _ := reference(t, func(id uint64) bool { return id%100 == 5 })
 	relay := w.start(t, "relay")
 	w.emit(t, flights, seedOf(t))
-	deadline := time.Now().Add(time.Minute)
+	deadline := harness.Deadline(time.Minute)
 	for {
 		backlog := int64(0)
 		for _, l := range w.status(t).Lanes {
@@ -181,7 +181,7 @@ func TestP8_LogCutAheadOfTheSink(t *testing.T) {
 		}
 		return lag
 	}
-	deadline = time.Now().Add(time.Minute)
+	deadline = harness.Deadline(time.Minute)
 	for {
 		s := w.status(t)
 		if len(s.Halted) > 0 && sinkLag(s) == ends[cut] {
@@ -200,7 +200,7 @@ func TestP8_LogCutAheadOfTheSink(t *testing.T) {
 		t.Errorf("slotline status does not say what is halted and what to do:\n%s", text)
 	}
 	w.run(t, 0, "sink", "accept-gap", "--sink", "mysql", "--partition", fmt.Sprint(cut), "--why", "cut on purpose", "--who", "the test", "--yes")
-	deadline = time.Now().Add(2 * time.Minute)
+	deadline = harness.Deadline(2 * time.Minute)
 	for {
 		if s := w.status(t); len(s.Halted) == 0 && sinkLag(s) == 0 {
 			break

@@ -322,7 +322,7 @@ func (w *wholeLine) status(t *testing.T) lineStatus {
 // waitDrained waits until nothing is unpublished and no sink lags, twice in a row.
 func (w *wholeLine) waitDrained(t *testing.T, limit time.Duration) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
+	deadline := harness.Deadline(limit)
 	quiet := 0
 	for quiet < 2 {
 		s := w.status(t)

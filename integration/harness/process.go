@@ -48,9 +48,9 @@ func (c Command) Run(t testing.TB, limit time.Duration) Result {
 	p := c.Start(t)
 	select {
 	case <-p.done:
-	case <-time.After(limit):
+	case <-time.After(Patience * limit):
 		p.Kill(t)
-		t.Fatalf("%s has not ended after %s\n%s", p.name, limit, p.tail())
+		t.Fatalf("%s has not ended after %s\n%s", p.name, Patience*limit, p.tail())
 	}
 	return p.result()
 }
@@ -188,8 +188,8 @@ func (p *Process) Wait(t testing.TB, limit time.Duration) Result {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(limit):
-		t.Fatalf("%s (pid %d) has not ended after %s\n%s", p.name, p.Pid(), limit, p.tail())
+	case <-time.After(Patience * limit):
+		t.Fatalf("%s (pid %d) has not ended after %s\n%s", p.name, p.Pid(), Patience*limit, p.tail())
 	}
 	return p.result()
 }
@@ -198,7 +198,7 @@ func (p *Process) Wait(t testing.TB, limit time.Duration) Result {
 // without it or the limit passes.
 func (p *Process) WaitOutput(t testing.TB, text string, limit time.Duration) {
 	t.Helper()
-	deadline := time.NewTimer(limit)
+	deadline := time.NewTimer(Patience * limit)
 	defer deadline.Stop()
 	for {
 		// Taken before the look, so that what is written in between is not missed.
@@ -215,7 +215,7 @@ func (p *Process) WaitOutput(t testing.TB, text string, limit time.Duration) {
 		case <-err:
 		case <-p.done:
 		case <-deadline.C:
-			t.Fatalf("%s has not written %q after %s\n%s", p.name, text, limit, p.tail())
+			t.Fatalf("%s has not written %q after %s\n%s", p.name, text, Patience*limit, p.tail())
 		}
 	}
 }

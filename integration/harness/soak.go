@@ -3,7 +3,16 @@ package harness
 import (
 	"os"
 	"testing"
+	"time"
 )
+
+// Patience is how many times as long as a test says the harness waits for what must come, before it calls it hung: a limit
+// is what a machine with little else to do needs, with room, and a run of all tests keeps every CPU busy. A limit that is
+// itself the claim of a test (a take-over within 6 s) is not stretched.
+const Patience = 4
+
+// Deadline is when a wait with that limit has been in vain.
+func Deadline(limit time.Duration) time.Time { return time.Now().Add(Patience * limit) }
 
 // Soak tells whether the run is `make soak`: whole data sets and long times, where other runs take a part.
 func Soak() bool { return os.Getenv("SLOTLINE_SOAK") != "" }
