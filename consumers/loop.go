@@ -79,6 +79,9 @@ func Run(ctx context.Context, o Options) error {
 	var serving sync.WaitGroup
 	serving.Go(func() { l.reader.run(serve) })
 	serving.Go(func() { l.lookOut(serve) })
+	if sink, ok := l.sink.(Unleased); ok {
+		serving.Go(func() { l.lookAtOwners(serve, sink) })
+	}
 	defer func() {
 		stopServing()
 		serving.Wait()
@@ -209,6 +212,25 @@ func (l *loop) lookOut(ctx context.Context) {
 				l.halts.look(p, log.Stable)
 			}
 		}
+	}
+}
+
+// lookAtOwners has the sink find what was fenced while it had nothing to apply. A store that does not answer fences nobody,
+// and is reported by whoever has something to apply there.
+func (l *loop) lookAtOwners(ctx context.Context, sink Unleased) {
+	tick := time.NewTicker(l.opts.CheckPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		look, cancel := context.WithTimeout(ctx, l.opts.CheckPeriod)
+		if err := sink.Look(look); err != nil && ctx.Err() == nil {
+			l.log.Debug("could not look who owns the partitions", "error", err)
+		}
+		cancel()
 	}
 }
 

@@ -46,7 +46,8 @@ type Options struct {
 	// SessionTimeout is how long a member that died keeps its partitions (default 10 s; brokers allow 6 s and more
 	// unless set otherwise).
 	SessionTimeout time.Duration
-	// CheckPeriod is how often leaders, topic ids and the ends of the logs are asked for (default 5 s).
+	// CheckPeriod is how often leaders, topic ids and the ends of the logs are asked for, and an Unleased sink for what was
+	// fenced (default 5 s).
 	CheckPeriod time.Duration
 	// HaltRetry is how often a halted partition is tried again (default 10 s).
 	HaltRetry time.Duration

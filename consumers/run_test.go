@@ -335,6 +335,56 @@ func TestP5_ZombieIsFenced(t *testing.T) {
 	}
 }
 
+// A partition without events is taken back when something fences its owner, as a swap or retired months do: once, and not
+// again with each look. Offsets that were set back meanwhile are read again.
+func TestIdlePartitionsAreTakenBack(t *testing.T) {
+	l := newLine(t)
+	l.produce(20, 0, 1, 2, 3)
+	var looks atomic.Int64
+	l.memory.Fault = func(_ context.Context, step string, _ []event.Range) error {
+		if step == "look" {
+			looks.Add(1)
+		}
+		return nil
+	}
+	p := l.run(l.sink(), nil)
+	l.untilDrained()
+	before := l.memory.TakeOvers()
+	for n := range int32(3) {
+		l.memory.SetPosition(event.Position{Partition: l.part(n), Next: 5, LeaderEpoch: -1}, true)
+	}
+	l.until("the three are taken back", func() bool { return l.memory.TakeOvers() >= before+3 })
+	l.untilDrained()
+	seen := looks.Load()
+	l.until("it has looked a few times more", func() bool { return looks.Load() > seen+3 })
+	if n := l.memory.TakeOvers() - before; n != 3 {
+		t.Errorf("%d take-overs after three partitions were fenced", n)
+	}
+	if n := l.memory.Applied(); n != 4*20+3*15 {
+		t.Errorf("%d messages were applied, wanted 125: each once, and those from offset 5 on of three partitions again", n)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	// A store that does not answer fences nobody.
+	l.memory.Fault = func(_ context.Context, step string, _ []event.Range) error {
+		if step == "look" {
+			looks.Add(1)
+			return &fault.Error{Code: "test", Class: fault.Transient, What: "shard s2 is down"}
+		}
+		return nil
+	}
+	before = l.memory.TakeOvers()
+	p = l.run(l.sink(), nil)
+	seen = looks.Load()
+	l.until("it has looked a few times in vain", func() bool { return looks.Load() > seen+3 && l.memory.TakeOvers() >= before+4 })
+	l.produce(20, 0, 1, 2, 3)
+	l.untilDrained()
+	if n := l.memory.TakeOvers() - before; n != 4 {
+		t.Errorf("%d take-overs of four partitions", n)
+	}
+}
+
 // Static members: a process that restarts within its session gets its partitions back.
 func TestStaticMember(t *testing.T) {
 	l := newLine(t)

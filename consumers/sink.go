@@ -24,6 +24,14 @@ type FixedGroups interface {
 	Groups() [][]event.Partition
 }
 
+// Unleased is a Sink whose owners have no lease that could run out: a batch tells them that they were fenced. Without
+// events there is none, so that Look is called as well, every CheckPeriod.
+type Unleased interface {
+	Sink
+	// Look closes Lost of what this process has taken over and does not own any more, as far as the stores answer.
+	Look(ctx context.Context) error
+}
+
 // Halter is a Sink that records a halted partition where `slotline status` finds it. The record ends with the next batch
 // that is applied, or with Resume.
 type Halter interface {

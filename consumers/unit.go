@@ -91,7 +91,7 @@ func (u *unit) run(ctx context.Context) {
 		case endStopped:
 			return
 		case endFenced:
-			u.log.Info("fenced: another owner took over")
+			u.log.Info("fenced: another owner took over, or the progress was set back")
 			if !u.confirmOurs(ctx, &fences) {
 				return
 			}
@@ -286,6 +286,9 @@ func (u *unit) own(ctx context.Context) ending {
 			stopping = nil
 		case <-lost:
 			timer.Stop()
+			if _, ok := u.loop.sink.(Unleased); ok {
+				return endFenced
+			}
 			u.log.Warn("the lease ran out")
 			return endAgain
 		case <-again:

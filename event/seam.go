@@ -124,7 +124,8 @@ type Owned interface {
 	// Rejected, after a reload), the one after it is forgotten first and prepared again as well, unless it was gathered,
 	// so that two sets of buffers in rotation are enough.
 	Prepare(b *Batch) (Prepared, error)
-	// Lost is closed when the ownership is known to be gone (a lease that ran out); nil for sinks without leases.
+	// Lost is closed when the ownership is known to be gone: a lease that ran out, or a fence that was found without a batch.
+	// nil where only a batch finds out.
 	Lost() <-chan struct{}
 	// Release gives the ownership back, so that a successor need not wait; it does not finish work.
 	Release(ctx context.Context) error

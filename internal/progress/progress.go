@@ -112,6 +112,12 @@ func (r Row) Position() event.Position {
 	return event.Position{Partition: r.Partition, Next: r.Next, LeaderEpoch: r.LeaderEpoch, TopicID: r.TopicID}
 }
 
+// Left says that the row is as held left it: no other owner took it over, and the database was not restored to an earlier
+// state. held is what its owner last saw or wrote, before the row was read.
+func (r Row) Left(held Row) bool {
+	return r.Owner == held.Owner && r.OwnerEpoch == held.OwnerEpoch && r.Next >= held.Next
+}
+
 const rowColumns = "`sink`,`topic`,`part`,`next_off`,`applied_off`,`topic_id`,`leader_epoch`,`owner`,`owner_epoch`," +
 	"`halted_at`,`halt_code`,`halt_text`,`updated_at`"
 

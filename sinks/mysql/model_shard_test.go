@@ -384,19 +384,27 @@ func (c *modelConn) QueryContext(_ context.Context, query string, _ []driver.Nam
 	}
 	switch {
 	case strings.HasPrefix(query, "SELECT CONNECTION_ID()"):
-		return &modelRows{[]driver.Value{int64(1)}}, nil
+		return &modelRows{{int64(1)}}, nil
 	case strings.Contains(query, "FROM `slotline_retired`"):
-		return &modelRows{[]driver.Value{int64(c.shard.below), nil, ""}}, nil
+		return &modelRows{{int64(c.shard.below), nil, ""}}, nil
 	case strings.Contains(query, "FROM slotline_layout"):
 		return nil, &mysql.MySQLError{Number: 1146, Message: "Table doesn't exist"}
 	case strings.Contains(query, "FROM `slotline_progress` WHERE "):
-		part, err := modelPart(query)
-		if err != nil {
+		parts := []int32{}
+		if strings.HasSuffix(query, " WHERE `sink`='mysql' ORDER BY `sink`,`topic`,`part`") {
+			parts = slices.Sorted(maps.Keys(c.shard.now.progress))
+		} else if part, err := modelPart(query); err != nil {
 			return nil, err
+		} else {
+			parts = append(parts, part)
 		}
-		r := c.row(part)
-		return &modelRows{[]driver.Value{r.Sink, r.Topic, int64(r.Number), r.Next, r.Applied, r.TopicID[:], int64(r.LeaderEpoch),
-			r.Owner, r.OwnerEpoch, nil, nil, nil, time.Time{}}}, nil
+		var rows modelRows
+		for _, part := range parts {
+			r := c.row(part)
+			rows = append(rows, []driver.Value{r.Sink, r.Topic, int64(r.Number), r.Next, r.Applied, r.TopicID[:], int64(r.LeaderEpoch),
+				r.Owner, r.OwnerEpoch, nil, nil, nil, time.Time{}})
+		}
+		return &rows, nil
 	}
 	return nil, fmt.Errorf("the model does not know %q", query)
 }
@@ -454,16 +462,16 @@ func (r modelResult) RowsAffected() (int64, error) { return r[len(r)-1], nil }
 func (r modelResult) AllRowsAffected() []int64     { return r }
 func (r modelResult) AllLastInsertIds() []int64    { return make([]int64, len(r)) }
 
-// modelRows is an answer of one row.
-type modelRows struct{ row []driver.Value }
+// modelRows is an answer of one row or more.
+type modelRows [][]driver.Value
 
-func (r *modelRows) Columns() []string { return make([]string, len(r.row)) }
+func (r *modelRows) Columns() []string { return make([]string, len((*r)[0])) }
 func (r *modelRows) Close() error      { return nil }
 func (r *modelRows) Next(dst []driver.Value) error {
-	if r.row == nil {
+	if len(*r) == 0 {
 		return io.EOF
 	}
-	copy(dst, r.row)
-	r.row = nil
+	copy(dst, (*r)[0])
+	*r = (*r)[1:]
 	return nil
 }

@@ -142,7 +142,7 @@ func TestP4_SinkAgainstAModel(t *testing.T) {
 	if t.Failed() || last == 1 {
 		return
 	}
-	for _, what := range []string{"commits", "batches", "take-overs", "fenced", "woken", "rewound", "rejected", "outages", "restores", "put back", "retired", "passed over",
+	for _, what := range []string{"commits", "batches", "take-overs", "fenced", "woken", "rewound", "rejected", "outages", "found fenced", "found ours", "restores", "put back", "retired", "passed over",
 		"cut before", "answer lost", "COMMIT comes late", "deadlock", "lock wait", "read-only", "server killed"} {
 		if seen[what] == 0 {
 			t.Errorf("the runs show too little: %q came %d times", what, seen[what])
@@ -270,6 +270,7 @@ func (m *model) run(seed uint64) {
 	for _, s := range m.shards {
 		s.faults = false
 	}
+	m.look()
 	m.drain(p)
 	m.wake()
 	for _, s := range m.sinks {
@@ -328,6 +329,8 @@ func (m *model) act(process, p int32) {
 				m.retire(m.shards[name])
 			}
 		}
+	case n == 6:
+		m.look()
 	case life == nil:
 		m.takeOver(process, p)
 	default:
@@ -383,6 +386,45 @@ func (m *model) takeOver(process, p int32) {
 		m.lives[at] = &modelLife{owned: owned}
 	case !fault.Is(err, fault.Transient):
 		m.wrong("taking partition %d over: %v", p, err)
+	}
+}
+
+// look has each process look whether it still has what it took over, and shows that it learns exactly that.
+func (m *model) look() {
+	taken := func(o *owned) bool {
+		for name, h := range o.holds {
+			if r := m.shards[name].now.progress[o.part.Number]; r.Owner != h.row.Owner || r.OwnerEpoch != h.row.OwnerEpoch || r.Next < h.row.Next {
+				return true
+			}
+		}
+		return false
+	}
+	for process, s := range m.sinks {
+		at := [2]int32{int32(process), m.part0}
+		before := m.lives[at]
+		was := before != nil && taken(before.owned.(*owned))
+		err := s.Look(context.Background())
+		life := m.lives[at]
+		if life == nil || life != before {
+			continue // something happened between
+		}
+		o, lost := life.owned.(*owned), false
+		select {
+		case <-o.lost:
+			lost = true
+		default:
+		}
+		switch {
+		case lost && !taken(o):
+			m.wrong("partition %d is %s's, and was given up", m.part0, s.owner)
+		case !lost && was && err == nil:
+			m.wrong("partition %d was taken from %s, and its look did not find that", m.part0, s.owner)
+		case lost:
+			m.seen["found fenced"]++
+			delete(m.lives, at)
+		default:
+			m.seen["found ours"]++
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package mysql
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/slotline/slotline/event"
@@ -20,6 +22,9 @@ type owned struct {
 	holds map[string]*hold
 	free  []*rows      // buffers to use again: one being filled, one being sent
 	event intake.Event // belongs to Prepare
+
+	lost    chan struct{} // closed by Look
+	losable sync.Once
 }
 
 // hold is the partition's progress row in one shard.
@@ -56,8 +61,45 @@ func (o *owned) Positions() []event.Position {
 // Pending is empty: rows and progress commit together, there is nothing between them to confirm.
 func (o *owned) Pending() []event.Range { return nil }
 
-// Lost is nil: there is no lease that could run out; the epoch in the row is the fence.
-func (o *owned) Lost() <-chan struct{} { return nil }
+// Lost is closed by Look. There is no lease that could run out: the epoch in the row is the fence, and a batch that comes
+// before the next look meets it too.
+func (o *owned) Lost() <-chan struct{} { return o.lost }
+
+// Look reads the progress rows in each shard that this process has taken partitions over in, once for all of them, and
+// ends the ownership of partitions whose rows are not as it left them: a swap, retired months, a layout, an accepted gap
+// or another process has fenced it, or the shard was restored. A partition without events would not notice.
+func (s *Sink) Look(ctx context.Context) error {
+	type held struct {
+		owned *owned
+		row   progress.Row
+	}
+	holds := map[*shard][]held{}
+	s.ownsMu.Lock()
+	for _, o := range s.owns {
+		o.mu.Lock()
+		for _, h := range o.holds {
+			holds[h.shard] = append(holds[h.shard], held{o, h.row})
+		}
+		o.mu.Unlock()
+	}
+	s.ownsMu.Unlock()
+	return together(slices.Collect(maps.Keys(holds)), func(sh *shard) error {
+		rows, err := progress.List(ctx, sh.control, s.name)
+		if err != nil {
+			return sh.wrap(err)
+		}
+		now := map[event.Partition]progress.Row{}
+		for _, r := range rows {
+			now[r.Partition] = r
+		}
+		for _, h := range holds[sh] {
+			if r, there := now[h.owned.part]; there && !r.Left(h.row) {
+				h.owned.losable.Do(func() { close(h.owned.lost) })
+			}
+		}
+		return nil
+	})
+}
 
 // Release takes the owner's name out of the progress rows. A successor need not wait in any case.
 func (o *owned) Release(ctx context.Context) error {

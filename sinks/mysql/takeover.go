@@ -28,7 +28,7 @@ func (s *Sink) TakeOver(ctx context.Context, parts []event.Partition) (event.Own
 	if len(parts) != 1 {
 		return nil, fmt.Errorf("sink %s takes over one partition at a time, not %d", s.name, len(parts))
 	}
-	o := &owned{sink: s, part: parts[0], holds: make(map[string]*hold)}
+	o := &owned{sink: s, part: parts[0], holds: make(map[string]*hold), lost: make(chan struct{})}
 	st := s.state.Load()
 	met := s.met(st.layout, o.part.Number)
 	if len(met) == 0 { // it was just added to the topic: the layout that has it comes next

@@ -20,7 +20,7 @@ import (
 // Memory is the state of an in-memory sink: rows, progress, owner epochs and, with groups, leases and intents, under
 // one lock. It does exactly what a sink must, and its faults are set by tests.
 type Memory struct {
-	// Fault, when set, is asked before each step ("take over", "intent", "apply", "halt") outside the lock; what it
+	// Fault, when set, is asked before each step ("take over", "look", "intent", "apply", "halt") outside the lock; what it
 	// returns is the step's error. It may block until ctx ends.
 	Fault func(ctx context.Context, step string, at []event.Range) error
 	// Lease is how long the owner of a fixed group is waited for; 0: a minute.
@@ -38,6 +38,7 @@ type Memory struct {
 	intents   map[event.Partition][]event.Range // by the first partition of a group
 	leases    map[event.Partition]memoryLease
 	halts     map[event.Partition]memoryHalt
+	owns      map[*memoryOwned]bool // of sinks without groups, until released
 	takeOvers int
 	applied   int64 // messages
 }
@@ -55,7 +56,8 @@ type memoryLease struct {
 // NewMemory makes an empty state.
 func NewMemory() *Memory {
 	return &Memory{rows: fold{}, progress: map[event.Partition]event.Position{}, epochs: map[event.Partition]int64{},
-		intents: map[event.Partition][]event.Range{}, leases: map[event.Partition]memoryLease{}, halts: map[event.Partition]memoryHalt{}}
+		intents: map[event.Partition][]event.Range{}, leases: map[event.Partition]memoryLease{}, halts: map[event.Partition]memoryHalt{},
+		owns: map[*memoryOwned]bool{}}
 }
 
 // MemoryFactory is the factory of the in-memory sink; groups is how many fixed groups it has, 0 for none.
@@ -224,12 +226,31 @@ func (s *MemorySink) TakeOver(ctx context.Context, parts []event.Partition) (con
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.takeOvers++
-	return m.own(s, parts), nil
+	o := m.own(s, parts)
+	m.owns[o] = true
+	return o, nil
+}
+
+// Look implements consumers.Unleased.
+func (s *MemorySink) Look(ctx context.Context) error {
+	m := s.memory
+	if err := m.fault(ctx, "look", nil); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for o := range m.owns {
+		if o.sink == s && o.epochs[o.parts[0]] != m.epochs[o.parts[0]] {
+			delete(m.owns, o)
+			close(o.lost)
+		}
+	}
+	return nil
 }
 
 // own bumps the epochs; the lock is held.
 func (m *Memory) own(s *MemorySink, parts []event.Partition) *memoryOwned {
-	o := &memoryOwned{sink: s, parts: parts, epochs: map[event.Partition]int64{}}
+	o := &memoryOwned{sink: s, parts: parts, epochs: map[event.Partition]int64{}, lost: make(chan struct{})}
 	for _, p := range parts {
 		m.epochs[p]++
 		o.epochs[p] = m.epochs[p]
@@ -282,6 +303,7 @@ type memoryOwned struct {
 	parts  []event.Partition
 	epochs map[event.Partition]int64
 	group  bool
+	lost   chan struct{} // closed by Look
 	view   event.View
 }
 
@@ -303,12 +325,13 @@ func (o *memoryOwned) Pending() []event.Range {
 	return slices.Clone(m.intents[o.parts[0]])
 }
 
-func (o *memoryOwned) Lost() <-chan struct{} { return nil }
+func (o *memoryOwned) Lost() <-chan struct{} { return o.lost }
 
 func (o *memoryOwned) Release(context.Context) error {
 	m := o.sink.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.owns, o)
 	if l, ok := m.leases[o.parts[0]]; ok && l.epoch == o.epochs[o.parts[0]] {
 		l.until = time.Time{}
 		m.leases[o.parts[0]] = l
