@@ -23,6 +23,9 @@ type Plan struct {
 	Partitions int           `json:"partitions"`
 	Events     int64         `json:"events"`   // offsets of the log to be read, those of other shards and tables too
 	Archived   int64         `json:"archived"` // of them, those that only the archive has
+	About      time.Duration `json:"about"`    // until the swap, roughly
+	AboutWhole time.Duration `json:"about_whole_shard"`
+	AllTables  bool          `json:"all_tables"` // of the shard: both are the same
 	PerSecond  int           `json:"per_second"`
 	YieldAbove time.Duration `json:"yield_above"`
 	Notes      []string      `json:"notes"`
@@ -30,17 +33,26 @@ type Plan struct {
 	Refused error `json:"-"`
 }
 
-// About is how long reading takes at the bound, or at a rate that a small server keeps up.
-func (p *Plan) About() time.Duration {
-	rate := p.PerSecond
-	if rate == 0 {
-		rate = planRate
-	}
-	return time.Duration(float64(p.Events) / float64(rate) * float64(time.Second))
-}
+// What a small server that serves besides does with ease (docs/replay.md): plans go by it, since how fast a job is shows only
+// while it runs.
+const (
+	planRead    = 100_000 // events a second that are read and passed over
+	planApply   = 10_000  // events a second that are applied
+	planCompare = 50_000  // rows a second
+	planTable   = 300 * time.Millisecond
+	planBegin   = 3 * time.Second
+)
 
-// planRate is what one MySQL server with two cores takes from a rebuild, in events a second.
-const planRate = 20_000
+// about is how long a job takes up to its swap: of so many events the share is applied, into so many tables, and so many rows
+// are compared. perSecond bounds the events, 0 does not. It is pure.
+func about(events int64, share float64, rows int64, tables, perSecond int) time.Duration {
+	seconds := float64(events) * (share/planApply + (1-share)/planRead)
+	if perSecond > 0 {
+		seconds = max(seconds, float64(events)/float64(perSecond))
+	}
+	seconds += float64(rows) / planCompare
+	return planBegin + time.Duration(tables)*planTable + time.Duration(seconds*float64(time.Second))
+}
 
 // Plan looks at what a job would meet, and changes nothing.
 func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
@@ -65,7 +77,9 @@ func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	var rows int64
 	for _, t := range sizes {
+		rows += t.Rows
 		if slices.Contains(spec.Tables, t.Table) {
 			p.Physical, p.Rows, p.Bytes = p.Physical+1, p.Rows+t.Rows, p.Bytes+t.Bytes
 		}
@@ -85,7 +99,15 @@ func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 			p.Notes = append(p.Notes, t.Name+": "+b+"; the rebuilt table does not have it")
 		}
 	}
-	return p, r.planLog(ctx, p)
+	err = r.planLog(ctx, p)
+	share := 1.0
+	if rows > 0 {
+		share = float64(p.Rows) / float64(rows)
+	}
+	p.About = about(p.Events, share, p.Rows, p.Physical, p.PerSecond)
+	p.AboutWhole = about(p.Events, 1, rows, len(sizes), p.PerSecond)
+	p.AllTables = p.Physical == len(sizes)
+	return p, err
 }
 
 // checkEngine refuses a server on which RENAME under LOCK TABLES is not one step.

@@ -135,7 +135,7 @@ func (p ReplayPlan) WriteText(w io.Writer) error {
 	if p.YieldAbove > 0 {
 		yields = ", yields above " + short(p.YieldAbove) + " live lag"
 	}
-	fmt.Fprintf(w, "shard %s (MySQL %s), %s, %d tables, %s rows now\n", p.Shard, p.Server, strings.Join(p.Tables, ", "), p.Physical, count(p.Rows))
+	fmt.Fprintf(w, "shard %s (MySQL %s), %s, %d tables, about %s rows now\n", p.Shard, p.Server, strings.Join(p.Tables, ", "), p.Physical, count(p.Rows))
 	state := "complete from offset 0"
 	if p.Refused != nil {
 		state = "not complete"
@@ -146,7 +146,10 @@ func (p ReplayPlan) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "  source  %d partitions, %d events of all their shards and tables%s, %s\n", p.Partitions, p.Events, from, state)
 	fmt.Fprintf(w, "  space   %s more on the shard's server until accept\n", size(p.Bytes))
-	fmt.Fprintf(w, "  time    about %s, %s%s\n", short(p.About()), limit, yields)
+	fmt.Fprintf(w, "  time    about %s, %s%s\n", short(p.About), limit, yields)
+	if !p.AllTables {
+		fmt.Fprintf(w, "          about %s for all tables of the shard\n", short(p.AboutWhole))
+	}
 	fmt.Fprintf(w, "  swap    one RENAME of %d tables; who reads or writes them waits, 5 to 80 ms for each table, as fast as the disk is\n", p.Physical)
 	for _, n := range p.Notes {
 		fmt.Fprintf(w, "  !       %s\n", n)
