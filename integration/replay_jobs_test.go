@@ -27,7 +27,8 @@ func TestP11_UndoAfterFurtherEvents(t *testing.T) {
 	w.emit(t, flights[0], 1)
 	w.waitDrained(t, time.Minute)
 
-	if r := w.replayCommand(t, "plan", "--shard", "s1", "--tables", "flights"); r.Code != 0 || !strings.Contains(r.Stdout, "complete from offset 0") {
+	if r := w.replayCommand(t, "plan", "--shard", "s1", "--tables", "flights"); r.Code != 0 || !strings.Contains(r.Stdout, "complete from offset 0") ||
+		!strings.Contains(r.Stdout, " for all tables of the shard\n") {
 		t.Errorf("plan ends with %d:\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	// Nobody says yes: the end of input is a no.
@@ -46,7 +47,7 @@ func TestP11_UndoAfterFurtherEvents(t *testing.T) {
 	}
 	t.Logf("%s", p.Stderr())
 	emitting.Wait()
-	w.emit(t, flights[2], 3)
+	emitting.Go(func() { w.emit(t, flights[2], 3) })
 	if r := w.replayCommand(t, "rebuild", "--shard", "s1", "--tables", "flights", "--yes"); r.Code != 2 || !strings.Contains(r.Stderr, "SL7505") {
 		t.Errorf("a second job for the same table ends with %d:\n%s", r.Code, r.Stderr)
 	}
@@ -61,7 +62,10 @@ func TestP11_UndoAfterFurtherEvents(t *testing.T) {
 		t.Fatalf("undo ends with %d:\n%s", r.Code, r.Stderr)
 	}
 	t.Logf("%s", r.Stderr)
+	quiet(t, p.Stderr())
+	quiet(t, r.Stderr)
 	stop()
+	emitting.Wait()
 	w.waitDrained(t, time.Minute)
 	run.Stop(t, time.Minute)
 	compare(t, "shards after undo", w.shardFigures(t), want)
@@ -202,4 +206,40 @@ func (w *wholeLine) waitShards(t *testing.T) {
 		}
 		return quiet == 2
 	})
+}
+
+// What a job was begun with is kept with it: one that repairs and was killed repairs when it is resumed, and says what one that
+// ran through says. A repair that is declined changes nothing, says so, and leaves no job behind that others wait for.
+func TestReplayResumeKeepsWhatWasAsked(t *testing.T) {
+	harness.Proof(t)
+	w := newLine(t, sharedServers(t), "")
+	flights, want := replayFlights(t, 100, 1)
+	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
+	w.emit(t, flights[0], 1)
+	w.waitShards(t)
+	damage(t, w.shards["s1"])
+	harmed, whole := "1 differ, 2 missing, 2 extra\n", "0 differ, 0 missing, 0 extra\n"
+	killed := func() string {
+		p, job := w.replaying(t, "verify", "--shard", "s1", "--repair", "--rate", "2000", "--yes")
+		p.Kill(t)
+		return job
+	}
+	job := killed()
+	r := w.replayCommand(t, "resume", job) // nobody says yes
+	if r.Code != 3 || !strings.Contains(r.Stderr, "declined: the live rows are as they were") || !strings.HasSuffix(r.Stdout, harmed) {
+		t.Errorf("a repair that is declined ends with %d:\n%s%s", r.Code, r.Stderr, r.Stdout)
+	}
+	w.nothingLeft(t, job)
+	job = killed()
+	if r := w.replayCommand(t, "resume", job, "--accept-dead"); r.Code != 2 || !strings.Contains(r.Stderr, "SL7507") {
+		t.Errorf("a repair that is to accept what cannot be applied ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	r = w.replayCommand(t, "resume", job, "--yes")
+	if r.Code != 0 || !strings.Contains(r.Stderr, "5 live rows are as the log makes them now") || !strings.HasSuffix(r.Stdout, whole) {
+		t.Errorf("a repair that was killed and resumed ends with %d:\n%s%s", r.Code, r.Stderr, r.Stdout)
+	}
+	w.nothingLeft(t, job)
+	relay.Stop(t, time.Minute)
+	sink.Stop(t, time.Minute)
+	compare(t, "shards", w.shardFigures(t), want)
 }

@@ -209,6 +209,7 @@ func TestP11_RebuildWhileItServes(t *testing.T) {
 	if r := p.Wait(t, time.Minute); r.Code != 0 {
 		t.Errorf("the job's process ended with %d:\n%s", r.Code, r.Stderr)
 	}
+	quiet(t, p.Stderr())
 	w.waitDrained(t, time.Minute)
 	run.Stop(t, time.Minute)
 
@@ -221,6 +222,16 @@ func TestP11_RebuildWhileItServes(t *testing.T) {
 				t.Errorf("shard %s: %s has %d indexes, wanted the primary key and one", name, table, n)
 			}
 		}
+	}
+}
+
+var logOfTrouble = regexp.MustCompile(`(?m)^.*level=(WARN|ERROR).*$`)
+
+// quiet shows that a command that did what it should has logged no trouble: its own feeds end before their progress rows go.
+func quiet(t *testing.T, stderr string) {
+	t.Helper()
+	if line := logOfTrouble.FindString(stderr); line != "" {
+		t.Errorf("a command that went well logs: %s", line)
 	}
 }
 

@@ -8,7 +8,7 @@ const (
 	codeNoTable    = "SL7504" // there is no such table or shard in the file
 	codeJobActive  = "SL7505" // another job has one of the tables
 	codeNoJob      = "SL7506" // there is no such job
-	codeStage      = "SL7507" // what is asked does not go with the job's stage
+	codeStage      = "SL7507" // what is asked does not go with the job, or its stage
 	codeDead       = "SL7508" // events that the live sink took, or that nobody knows of, cannot be applied
 	codeNothing    = "SL7509" // zero rows were compared
 	codeSnapshot   = "SL7510" // a reader's snapshot is older than the tables that are to be swapped in

@@ -507,7 +507,7 @@ func (r *Replay) verify(ctx context.Context, j *Job) (*Comparison, error) {
 			What: fmt.Sprintf("job %s: %d rows changed so fast that no moment was found at which both sides had applied the same", j.Name, c.Moving),
 			Do:   "slotline replay resume " + j.Name + ", when there is less traffic"}
 	}
-	if c.Rows == 0 && !r.o.AllowEmpty {
+	if c.Rows == 0 && !j.Spec.AllowEmpty {
 		return c, &fault.Error{Code: codeNothing, Class: fault.Fatal,
 			What: fmt.Sprintf("job %s: the log makes no row of %s in shard %s: nothing was verified", j.Name, strings.Join(j.Spec.Tables, ", "), r.o.Shard),
 			Do:   "if that is right: slotline replay resume " + j.Name + " --allow-empty"}
@@ -572,11 +572,14 @@ func (r *Replay) checkDead(ctx context.Context, j *Job, live, again string) erro
 	for _, p := range places[:min(len(places), shownMax)] {
 		r.say("verify", fmt.Sprintf("%s partition %d offset %d  %s", p.Topic, p.Number, p.offset, refused[p]))
 	}
-	if r.o.AcceptDead {
+	if j.Spec.AcceptDead {
 		return nil
 	}
+	do := "correct the file, abort and begin anew"
+	if !j.Spec.Repair {
+		do += "; or " + again + " --accept-dead"
+	}
 	return &fault.Error{Code: codeDead, Class: fault.Fatal,
-		What: fmt.Sprintf("job %s: %d events cannot be applied that the live sink has no dead letter of; nothing was swapped", j.Name, len(refused)),
-		Why:  "a schema, a table or a range that the file has no more; or their dead letters have expired",
-		Do:   "correct the file, abort and begin anew; or " + again + " --accept-dead"}
+		What: fmt.Sprintf("job %s: %d events cannot be applied that the live sink has no dead letter of; nothing was changed", j.Name, len(refused)),
+		Why:  "a schema, a table or a range that the file has no more; or their dead letters have expired", Do: do}
 }

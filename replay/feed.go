@@ -31,7 +31,7 @@ type feed struct {
 
 // newFeed is a feed of a job that does nothing yet.
 func (r *Replay) newFeed(j *Job, sink string) *feed {
-	return &feed{job: j, done: make(chan struct{}), filling: filling{r: r, jobName: j.Name, sink: sink, live: liveSink,
+	return &feed{job: j, filling: filling{r: r, jobName: j.Name, sink: sink, live: liveSink,
 		next: fmt.Sprintf("slotline replay resume %s; or slotline replay abort %s", j.Name, j.Name),
 		pace: pace{perSecond: j.Spec.PerSecond}, yieldAbove: j.Spec.YieldAbove, failed: make(chan error, 1)}}
 }
@@ -58,13 +58,26 @@ func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*fee
 		tables.Close()
 		return nil, err
 	}
+	f.start(ctx)
+	return f, nil
+}
+
+// start applies the log to the tables until rest, or the end of ctx.
+func (f *feed) start(ctx context.Context) {
 	ctx, f.cancel = context.WithCancel(ctx)
+	done := make(chan struct{})
+	f.done = done
 	go func() {
-		defer close(f.done)
-		f.consume(ctx, &besideSink{tables, f}, consumers.Limits{Rows: feedBatchRows, Bytes: feedBatchBytes, Age: feedBatchAge},
+		defer close(done)
+		f.consume(ctx, &besideSink{f.tables, f}, consumers.Limits{Rows: feedBatchRows, Bytes: feedBatchBytes, Age: feedBatchAge},
 			func(context.Context) error { return f.layoutChanged() })
 	}()
-	return f, nil
+}
+
+// rest ends what start began, and waits until nothing of it runs: from then on nobody asks for its progress rows.
+func (f *feed) rest() {
+	f.cancel()
+	<-f.done
 }
 
 // sinkOf makes the sink that keeps tables beside the live ones.
@@ -76,10 +89,9 @@ func (r *Replay) sinkOf(j *Job, name, suffix string) (*mysql.Sink, error) {
 	return mysql.New(o)
 }
 
-// stop ends it, and waits until nothing of it runs.
+// stop is rest, for good.
 func (f *feed) stop() {
-	f.cancel()
-	<-f.done
+	f.rest()
 	f.kafka.Close()
 	f.tables.Close()
 }

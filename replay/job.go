@@ -49,7 +49,7 @@ const (
 	wantOther = "other" // another command is to take the job over
 )
 
-// Spec is what a job is to do.
+// Spec is what a job is to do. It is kept with the job, so that whoever resumes it does the same.
 type Spec struct {
 	Tables    []string `json:"tables"`     // logical tables; none: all of the file
 	PerSecond int      `json:"per_second"` // events a second at most; 0: as fast as it goes
@@ -57,6 +57,12 @@ type Spec struct {
 	YieldAbove time.Duration `json:"yield_above"`
 	// VerifyOnly ends the job after the comparison, in place of a swap.
 	VerifyOnly bool `json:"verify_only,omitempty"`
+	// Repair has a job that only verifies mend the live rows that are wrong, after Options.Confirm.
+	Repair bool `json:"repair,omitempty"`
+	// AllowEmpty has a job go on where no row was compared.
+	AllowEmpty bool `json:"allow_empty,omitempty"`
+	// AcceptDead has it go on though events were refused that the live sink has no dead letter of. It does not go with Repair.
+	AcceptDead bool `json:"accept_dead,omitempty"`
 }
 
 // Job is a row of slotline_job.

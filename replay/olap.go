@@ -84,7 +84,7 @@ func RebuildOLAP(ctx context.Context, o OLAPOptions) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say, AcceptDead: o.AcceptDead}, db: o.State,
+	r := &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say}, db: o.State,
 		place: "state of " + olapSink, owner: lease.NewOwner()}
 	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), filling: filling{r: r, live: olapSink, pace: pace{perSecond: o.PerSecond}, failed: make(chan error, 1)}}
 	if b.t == nil || o.Month != partitioner.NoMonth && b.t.Month == event.None {
@@ -431,7 +431,7 @@ func (b *olapRebuild) compare(ctx context.Context) error {
 		return &fault.Error{Code: codeNothing, Class: fault.Fatal, What: fmt.Sprintf("job %s: the log makes no row of %s: nothing was exchanged", b.job.name, b.t.Name),
 			Do: "if that is right: --allow-empty"}
 	}
-	return b.r.checkDead(ctx, &Job{Name: b.job.name}, olapSink, "slotline replay olap --table "+b.t.Name)
+	return b.r.checkDead(ctx, &Job{Name: b.job.name, Spec: Spec{AcceptDead: b.o.AcceptDead}}, olapSink, "slotline replay olap --table "+b.t.Name)
 }
 
 // tail waits until the table that is live now has all that the live sink had sent to the old one, and has the rollups

@@ -26,11 +26,12 @@ func (r *Replay) verifyOnly(ctx context.Context, h *lease.Held, j *Job) error {
 		if err != nil {
 			return err
 		}
-		if differs = c.Differs() > 0 || len(c.Altered) > 0; !differs || !r.o.Repair {
+		if differs = c.Differs() > 0 || len(c.Altered) > 0; !differs || !j.Spec.Repair {
 			return nil
 		}
 		if r.o.Confirm != nil && !r.o.Confirm(fmt.Sprintf("Repair %d live rows?", c.Differs())) {
-			return ErrDeclined
+			r.say("repair", "declined: the live rows are as they were")
+			return nil
 		}
 		mended, err := r.compare(ctx, j, true)
 		if err != nil {

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,14 +34,8 @@ type Options struct {
 	Confirm func(question string) bool
 	// Compared is told what comparing the tables has found, each time it was done; nil: nobody asks.
 	Compared func(*Comparison)
-	// Repair has a job that only verifies mend the live rows that are wrong, after Confirm.
-	Repair bool
 	// Detach has Run end after the swap, in place of keeping the old tables current.
 	Detach bool
-	// AllowEmpty lets a job swap where no row was compared.
-	AllowEmpty bool
-	// AcceptDead lets a job swap though events were refused that the live sink has no dead letter of.
-	AcceptDead bool
 }
 
 // Line is one thing that a job says.
@@ -131,6 +126,28 @@ func (r *Replay) Begin(ctx context.Context, spec Spec) (*Job, error) {
 		return nil, p.Refused
 	}
 	return r.make(ctx, spec)
+}
+
+// Allow adds to what a job that was begun may do: Spec.AllowEmpty, Spec.AcceptDead. It is written down before Run finds it.
+func (r *Replay) Allow(ctx context.Context, name string, empty, dead bool) error {
+	j, err := r.Job(ctx, name)
+	if err != nil {
+		return err
+	}
+	if j.Stage.Ended() {
+		return r.stageError(j, "resume")
+	}
+	if dead && j.Spec.Repair {
+		return &fault.Error{Code: codeStage, Class: fault.Usage, What: fmt.Sprintf("job %s repairs: events that cannot be applied are not accepted there", name),
+			Why: "it would take away what those events have made", Do: "correct the file, slotline replay abort " + name + ", and begin anew"}
+	}
+	j.Spec.AllowEmpty, j.Spec.AcceptDead = j.Spec.AllowEmpty || empty, j.Spec.AcceptDead || dead
+	body, err := json.Marshal(j.Spec)
+	if err != nil {
+		return err
+	}
+	_, err = r.db.ExecContext(ctx, "UPDATE `slotline_job` SET `body`=? WHERE `job`=?", string(body), name)
+	return r.wrap(err)
 }
 
 // Run carries a job on, from the stage it is at, until it is observed by nobody any more: ctx ends, or another command
@@ -337,7 +354,7 @@ func (r *Replay) Undo(ctx context.Context, name string) error {
 				return err
 			}
 			err = f.beside(ctx, func(ctx context.Context) error {
-				s, err := r.swap(ctx, j, oldSuffix(name), oldSink(name), shadowSuffix(name), "")
+				s, err := r.swap(ctx, f, oldSuffix(name), shadowSuffix(name), "")
 				if err == nil {
 					r.saySwapped("undo", s)
 				}
@@ -416,7 +433,7 @@ func (r *Replay) rebuild(ctx context.Context, h *lease.Held, j *Job) error {
 		if err := r.move(ctx, h, j, StageSwap); err != nil {
 			return err
 		}
-		s, err := r.swap(ctx, j, shadowSuffix(j.Name), shadowSink(j.Name), oldSuffix(j.Name), oldSink(j.Name))
+		s, err := r.swap(ctx, f, shadowSuffix(j.Name), oldSuffix(j.Name), oldSink(j.Name))
 		if err != nil {
 			return err
 		}

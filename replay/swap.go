@@ -39,10 +39,10 @@ type Swapped struct {
 	Waited time.Duration // from when they were asked for: what a reader or a sink waited at most
 }
 
-// swap has the tables with suffix from become the live ones, which get suffix to. beside is the sink that kept those with
-// from, and after, which may be empty, the one that is to keep those with to.
-func (r *Replay) swap(ctx context.Context, j *Job, from, beside, to, after string) (Swapped, error) {
-	p, err := r.pairing(j, from)
+// swap has the tables with suffix from, which f keeps, become the live ones, which get suffix to. after, which may be empty, is
+// the sink that is to keep those. f rests from before it is tried: its progress rows go with it.
+func (r *Replay) swap(ctx context.Context, f *feed, from, to, after string) (Swapped, error) {
+	p, err := r.pairing(f.job, from)
 	if err != nil {
 		return Swapped{}, err
 	}
@@ -59,15 +59,17 @@ func (r *Replay) swap(ctx context.Context, j *Job, from, beside, to, after strin
 		if err != nil {
 			return Swapped{}, r.wrap(err)
 		}
-		done, again, err := r.trySwap(ctx, p, pairs, beside, to, after, wait)
+		f.rest()
+		done, again, err := r.trySwap(ctx, p, pairs, f.sink, to, after, wait)
 		switch {
 		case err != nil:
 			return done, err
 		case !again:
 			return done, nil
 		case time.Now().After(deadline):
-			return done, r.lockError(ctx, j, pairs)
+			return done, r.lockError(ctx, f.job, pairs)
 		}
+		f.start(ctx)
 		wait = min(wait*3/2, lockWaitMax)
 		if err := sleep(ctx, lockPause); err != nil {
 			return done, err

@@ -93,21 +93,26 @@ func replayPlanCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// runFlags say how a job is run.
+// addAllow adds the flags that let a job go on where it else would not.
+func addAllow(cmd *cobra.Command, empty, dead *bool) {
+	cmd.Flags().BoolVar(empty, "allow-empty", false, "go on though the log makes no row of the tables")
+	cmd.Flags().BoolVar(dead, "accept-dead", false, "go on though events cannot be applied that the live sink has no dead letter of")
+}
+
+// runFlags say how a process runs a job.
 type runFlags struct {
-	yes, detach, allowEmpty, acceptDead bool
+	yes, detach bool
+
+	compared *replay.Comparison // what it has found last
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.BoolVar(&f.yes, "yes", false, "do not ask")
-	flags.BoolVar(&f.detach, "detach", false, "end after the swap; the old tables are brought up to date when undo needs them")
-	flags.BoolVar(&f.allowEmpty, "allow-empty", false, "swap though the log makes no row of the tables")
-	flags.BoolVar(&f.acceptDead, "accept-dead", false, "swap though events cannot be applied that the live sink has no dead letter of")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "end after the swap; the old tables are brought up to date when undo needs them")
 }
 
 func (f *runFlags) options(cmd *cobra.Command) replay.Options {
-	ro := replay.Options{AllowEmpty: f.allowEmpty, AcceptDead: f.acceptDead, Detach: f.detach}
+	ro := replay.Options{Detach: f.detach, Compared: func(c *replay.Comparison) { f.compared = c }}
 	if !f.yes {
 		ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
 	}
@@ -115,18 +120,24 @@ func (f *runFlags) options(cmd *cobra.Command) replay.Options {
 }
 
 // beginJob makes a job and runs it.
-func beginJob(cmd *cobra.Command, r *replay.Replay, spec replay.Spec) error {
+func beginJob(cmd *cobra.Command, o *options, f *runFlags, r *replay.Replay, spec replay.Spec) error {
 	job, err := r.Begin(cmd.Context(), spec)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "job %s\n", job.Name)
-	return runJob(cmd, r, job.Name)
+	return runJob(cmd, o, f, r, job)
 }
 
-// runJob carries a job on; that a person said no is exit status 1.
-func runJob(cmd *cobra.Command, r *replay.Replay, job string) error {
-	err := r.Run(cmd.Context(), job)
+// runJob carries a job on, and prints what one that only verifies has found; that a person said no to a swap is exit status 1.
+func runJob(cmd *cobra.Command, o *options, f *runFlags, r *replay.Replay, j *replay.Job) error {
+	err, job := r.Run(cmd.Context(), j.Name), j.Name
+	if j.Spec.VerifyOnly && f.compared != nil {
+		verdict := line.ReplayVerdict{Shard: j.Shard, Comparison: f.compared}
+		if rerr := render(o.output, verdict, verdict.WriteText); err == nil {
+			err = rerr
+		}
+	}
 	if errors.Is(err, replay.ErrDeclined) {
 		fmt.Fprintf(os.Stderr, "%v; next: slotline replay resume %s | slotline replay abort %s\n", err, job, job)
 		return exit(exitFailed)
@@ -163,17 +174,17 @@ both work without it. --detach ends after the swap.`,
 					fmt.Fprintln(os.Stderr, "Nothing was changed.")
 					return exit(exitFailed)
 				}
-				return beginJob(cmd, r, f.spec)
+				return beginJob(cmd, o, rf, r, f.spec)
 			})
 		}}
 	f.add(cmd)
 	rf.add(cmd)
+	addAllow(cmd, &f.spec.AllowEmpty, &f.spec.AcceptDead)
 	return cmd
 }
 
 func replayVerifyCommand(o *options) *cobra.Command {
-	f := &specFlags{}
-	var yes, repair, allowEmpty, acceptDead bool
+	f, rf := &specFlags{}, &runFlags{}
 	var store string
 	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs, Short: "Compare every row of a shard with the log, or with ClickHouse; --repair mends the rows that are wrong",
 		Long: `Fills tables beside the live ones from the log, compares the two row by row, and drops them. Each row that differs is named
@@ -189,32 +200,19 @@ Exit status: 3 when rows differ and were not mended.`,
   slotline replay verify --against clickhouse`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if store != "" {
-				return verifyAgainst(cmd, o, f, store, allowEmpty)
-			}
-			verdict := line.ReplayVerdict{Shard: f.shard}
-			ro := replay.Options{Repair: repair, AllowEmpty: allowEmpty, AcceptDead: acceptDead,
-				Compared: func(c *replay.Comparison) { verdict.Comparison = c }}
-			if !yes {
-				ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
+				return verifyAgainst(cmd, o, f, store)
 			}
 			f.spec.VerifyOnly = true
-			return withShard(cmd, o, f, ro, func(_ context.Context, r *replay.Replay) error {
-				err := beginJob(cmd, r, f.spec)
-				if verdict.Comparison != nil {
-					if rerr := render(o.output, verdict, verdict.WriteText); err == nil {
-						err = rerr
-					}
-				}
-				return err
+			return withShard(cmd, o, f, rf.options(cmd), func(_ context.Context, r *replay.Replay) error {
+				return beginJob(cmd, o, rf, r, f.spec)
 			})
 		}}
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&store, "against", "", "compare with the `store`, clickhouse, and not with the log")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
-	flags.BoolVar(&repair, "repair", false, "have the live rows that are wrong be as the log makes them")
-	flags.BoolVar(&allowEmpty, "allow-empty", false, "no row to compare is no error")
-	flags.BoolVar(&acceptDead, "accept-dead", false, "events that cannot be applied and that the live sink has no dead letter of are no error")
+	flags.BoolVar(&rf.yes, "yes", false, "do not ask")
+	flags.BoolVar(&f.spec.Repair, "repair", false, "have the live rows that are wrong be as the log makes them")
+	addAllow(cmd, &f.spec.AllowEmpty, &f.spec.AcceptDead)
 	cmd.MarkFlagsMutuallyExclusive("repair", "accept-dead") // it would take away what those events have made
 	for _, other := range []string{"repair", "accept-dead", "yield-above"} {
 		cmd.MarkFlagsMutuallyExclusive("against", other)
@@ -223,7 +221,7 @@ Exit status: 3 when rows differ and were not mended.`,
 }
 
 // verifyAgainst compares shards with an OLAP store.
-func verifyAgainst(cmd *cobra.Command, o *options, f *specFlags, store string, allowEmpty bool) error {
+func verifyAgainst(cmd *cobra.Command, o *options, f *specFlags, store string) error {
 	if f.spec.PerSecond < 0 {
 		return usageError{errors.New("--rate must not be negative")}
 	}
@@ -232,7 +230,7 @@ func verifyAgainst(cmd *cobra.Command, o *options, f *specFlags, store string, a
 		return err
 	}
 	defer l.Close()
-	ao := replay.AgainstOptions{Tables: f.spec.Tables, PerSecond: f.spec.PerSecond, AllowEmpty: allowEmpty, Say: newLines(os.Stderr).say}
+	ao := replay.AgainstOptions{Tables: f.spec.Tables, PerSecond: f.spec.PerSecond, AllowEmpty: f.spec.AllowEmpty, Say: newLines(os.Stderr).say}
 	if f.shard != "" {
 		ao.Shards = []string{f.shard}
 	}
@@ -250,14 +248,26 @@ func verifyAgainst(cmd *cobra.Command, o *options, f *specFlags, store string, a
 
 func replayResumeCommand(o *options) *cobra.Command {
 	rf := &runFlags{}
+	var allowEmpty, acceptDead bool
 	cmd := &cobra.Command{Use: "resume JOB", Args: cobra.ExactArgs(1), Short: "Carry a job on from where it stopped",
-		Long: "A process that died keeps its job for another five seconds.",
+		Long: `What the job was begun with goes on to hold: --rate, --yield-above, --repair, --allow-empty, --accept-dead; the last two can be
+added here. A process that died keeps its job for another five seconds.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withJob(cmd, o, args[0], rf.options(cmd), func(_ context.Context, r *replay.Replay) error {
-				return runJob(cmd, r, args[0])
+			return withJob(cmd, o, args[0], rf.options(cmd), func(ctx context.Context, r *replay.Replay) error {
+				if allowEmpty || acceptDead {
+					if err := r.Allow(ctx, args[0], allowEmpty, acceptDead); err != nil {
+						return err
+					}
+				}
+				j, err := r.Job(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return runJob(cmd, o, rf, r, j)
 			})
 		}}
 	rf.add(cmd)
+	addAllow(cmd, &allowEmpty, &acceptDead)
 	return cmd
 }
 
