@@ -83,6 +83,42 @@ func TestFileHoldsWhatTheTopicHeld(t *testing.T) {
 	}
 }
 
+// Records that do not ascend, or are not those that the manifest tells of, are none of the archive's: whatever a file's
+// digest says.
+func TestFileIsReadInOrder(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		offsets  []int64
+		change   func(*File)
+		readable bool
+	}{
+		{"ascending", []int64{2, 3, 7}, func(*File) {}, true},
+		{"one offset twice", []int64{2, 3, 3}, func(*File) {}, false},
+		{"descending", []int64{2, 4, 3}, func(*File) {}, false},
+		{"before the first", []int64{1, 3, 4}, func(*File) {}, false},
+		{"past the end", []int64{2, 3, 9}, func(e *File) { e.To = 9 }, false},
+		{"one record more than were named", []int64{2, 3, 7}, func(e *File) { e.Records = 2 }, false},
+		{"one record fewer", []int64{2, 3, 7}, func(e *File) { e.Records = 4 }, false},
+	} {
+		f := spoolFile(t)
+		w := newFileWriter(f, "t", 2)
+		for _, offset := range c.offsets {
+			if err := w.add(&kgo.Record{Offset: offset, Timestamp: time.UnixMilli(5), Value: []byte("x")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e, err := w.close(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(&e)
+		err = readRecords(f, e, "t", 0, 0, func([]*kgo.Record) error { return nil })
+		if c.readable != (err == nil) || err != nil && !errors.Is(err, errDamaged) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
 // Rates and sizes, for docs/archive.md.
 func BenchmarkFile(b *testing.B) {
 	const n = 200_000

@@ -166,10 +166,12 @@ func TestContinues(t *testing.T) {
 		{"emptied", is, func(l *kafka.Log) { l.Start, l.End, l.Stable, l.Epoch, l.EpochEnd = 10, 10, 10, -1, -1 }, "", ""},
 		{"nothing archived", testManifest(), func(l *kafka.Log) { l.TopicID, l.Epoch, l.EpochEnd = event.TopicID{9}, -1, -1 }, "", ""},
 		{"nothing archived, shortened", testManifest(), func(l *kafka.Log) { l.Start = 2 }, codeHole, "offsets 0 to 1 are neither"},
+		{"shortened by one offset past the archive", is, func(l *kafka.Log) { l.Start = 11 }, codeHole, "offsets 10 to 10 are neither"},
 		{"shortened past the archive", is, func(l *kafka.Log) { l.Start = 13 }, codeHole, "offsets 10 to 12 are neither"},
 		{"made again", is, func(l *kafka.Log) { l.TopicID = event.TopicID{2} }, codeOtherLog, "made again"},
 		{"gone", is, func(l *kafka.Log) { *l = kafka.Log{Gone: true} }, codeOtherLog, "not there"},
 		{"lost its end", is, func(l *kafka.Log) { l.End = 9 }, codeOtherLog, "ends at offset 9"},
+		{"cut by one offset", is, func(l *kafka.Log) { l.EpochEnd = 9 }, codeOtherLog, "cut at offset 9"},
 		{"cut", is, func(l *kafka.Log) { l.EpochEnd = 8 }, codeOtherLog, "cut at offset 8"},
 		{"of another history", is, func(l *kafka.Log) { l.Epoch, l.EpochEnd = -1, -1 }, codeOtherLog, "does not know leader epoch 4"},
 	} {

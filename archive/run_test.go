@@ -364,6 +364,17 @@ func TestDamageIsNamed(t *testing.T) {
 		}
 		return why
 	}
+	// Another topic of the same name, made again: what is archived is not its history.
+	again := event.TopicID{9}
+	if why, err := k.open().Lacks(t.Context(), part, kafka.Log{TopicID: again, Start: 8, End: 8, Stable: 8}); err != nil || !strings.Contains(why, "another topic") {
+		t.Errorf("a topic that was made again: %q, %v", why, err)
+	}
+	if until, err := k.open().Until(t.Context(), part, again, 3); err != nil || until != 3 {
+		t.Errorf("of a topic that was made again offsets up to %d are archived, %v", until, err)
+	}
+	if until, err := k.open().Until(t.Context(), part, event.TopicID(k.manifest().TopicID), 3); err != nil || until != k.manifest().End() {
+		t.Errorf("offsets up to %d are archived, %v", until, err)
+	}
 	if why := lacks(); !strings.Contains(why, "offsets 4 to 7 are gone") {
 		t.Errorf("a file of another size: %q", why)
 	}

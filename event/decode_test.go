@@ -237,9 +237,10 @@ func TestDecodeViewComparesBodyAndKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*View){
-		"tenant":  func(v *View) { v.Tenant = []byte("-6") },
-		"id":      func(v *View) { v.EntityID = []byte("a") },
-		"version": func(v *View) { v.Version-- },
+		"tenant":   func(v *View) { v.Tenant = []byte("-6") },
+		"id":       func(v *View) { v.EntityID = []byte("a") },
+		"id's end": func(v *View) { v.EntityID = []byte("a/b\x00c è") },
+		"version":  func(v *View) { v.Version-- },
 	} {
 		v := good
 		change(&v)

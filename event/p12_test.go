@@ -90,7 +90,7 @@ var p12 = map[string][]clause{
 	"Bytes": {{column: "bytes(4)",
 		takes:   []taken{{`""`, text("")}, {`"AA=="`, text("\x00")}, {`"//8="`, text("\xff\xff")}, {`"AAEC"`, text("\x00\x01\x02")}, {`"+/+/+w=="`, text("\xfb\xff\xbf\xfb")}},
 		also:    map[string]string{`"\/\/8="`: `"//8="`, `"\u0041A=="`: `"AA=="`},
-		refuses: []refused{{`"AAECAwQ="`, ReasonTooLong}, {`"AA"`, ReasonWrongType}, {`"AA="`, ReasonWrongType}, {`"AB=="`, ReasonWrongType}, {`"AA==\n"`, ReasonWrongType}, {`"A\r\nA=="`, ReasonWrongType}, {`"__8="`, ReasonWrongType}, {`" AA=="`, ReasonWrongType}, {"[0]", ReasonWrongType}, {"null", ReasonNull}},
+		refuses: []refused{{`"AAECAwQ="`, ReasonTooLong}, {`"AA"`, ReasonWrongType}, {`"AA="`, ReasonWrongType}, {`"AB=="`, ReasonWrongType}, {`"AA==\n"`, ReasonWrongType}, {`"A\r\nA=="`, ReasonWrongType}, {`"A\rA=="`, ReasonWrongType}, {`"AA==\r"`, ReasonWrongType}, {`"__8="`, ReasonWrongType}, {`" AA=="`, ReasonWrongType}, {"[0]", ReasonWrongType}, {"null", ReasonNull}},
 	}},
 	"Date": {{column: "date",
 		takes: []taken{{`"1970-01-01"`, integer(0)}, {`"0001-01-01"`, integer(-719162)}, {`"9999-12-31"`, integer(2932896)}, {`"2024-02-29"`, integer(19782)},
@@ -113,11 +113,11 @@ var p12 = map[string][]clause{
 	"JSON": {{column: "json",
 		takes: []taken{{`{}`, text(`{}`)}, {`[]`, text(`[]`)}, {`"null"`, text(`"null"`)}, {`true`, text(`true`)}, {`{"b":1,"a":[null,{"c":"d e"}]}`, text(`{"b":1,"a":[null,{"c":"d e"}]}`)},
 			{`18446744073709551615`, text(`18446744073709551615`)}, {`1.10`, text(`1.10`)}, {`{"":{"":0}}`, text(`{"":{"":0}}`)}, {`[{"a":1},{"a":1}]`, text(`[{"a":1},{"a":1}]`)},
-			{deep(JSONDepthMax), text(deep(JSONDepthMax))}, {manyKeys(100, "x"), text(manyKeys(100, "x"))}},
+			{deep(JSONDepthMax), text(deep(JSONDepthMax))}, {deepObjects(JSONDepthMax), text(deepObjects(JSONDepthMax))}, {manyKeys(100, "x"), text(manyKeys(100, "x"))}},
 		also: map[string]string{" [ 1 , 2 ] ": "[1,2]", "{\n\t\"a b\" : \" c \\\" : \" }": `{"a b":" c \" : "}`},
 		refuses: []refused{{"null", ReasonNull}, {`{"a":1,"a":1}`, ReasonDuplicate}, {`{"a":1,"\u0061":2}`, ReasonDuplicate}, {manyKeys(31, "k0"), ReasonDuplicate}, {manyKeys(32, "k31"), ReasonDuplicate},
 			{manyKeys(33, "k0"), ReasonDuplicate}, {manyKeys(100, "k99"), ReasonDuplicate}, {`[1e400]`, ReasonOutOfRange}, {"1" + strings.Repeat("0", 400), ReasonOutOfRange},
-			{deep(JSONDepthMax + 1), ReasonOutOfRange}, {`{"` + strings.Repeat("k", JSONKeyBytesMax+1) + `":1}`, ReasonTooLong}, {`["\ud800"]`, ReasonBadText}, {"[\"\xff\"]", ReasonBadText}, {`{"\udc00":1}`, ReasonBadText},
+			{deep(JSONDepthMax + 1), ReasonOutOfRange}, {deepObjects(JSONDepthMax + 1), ReasonOutOfRange}, {`{"` + strings.Repeat("k", JSONKeyBytesMax+1) + `":1}`, ReasonTooLong}, {`["\ud800"]`, ReasonBadText}, {"[\"\xff\"]", ReasonBadText}, {`{"\udc00":1}`, ReasonBadText},
 			{`[1,]`, ReasonMalformed}, {`{"a":1,}`, ReasonMalformed}, {`{a:1}`, ReasonMalformed}, {`[01]`, ReasonMalformed}, {`[NaN]`, ReasonMalformed}, {`'a'`, ReasonMalformed}, {`[1 2]`, ReasonMalformed}, {`{"a" 1}`, ReasonMalformed}, {"[1", ReasonMalformed}},
 	}},
 	"Null": {
@@ -146,6 +146,8 @@ var notText = []refused{{`"\ud800"`, ReasonBadText}, {`"\udc00"`, ReasonBadText}
 	{"\"\n\"", ReasonMalformed}, {"\"\x00\"", ReasonMalformed}, {`"\x41"`, ReasonMalformed}, {`"\u00g0"`, ReasonMalformed}, {`"\u00`, ReasonMalformed}, {`"abc`, ReasonMalformed}, {"abc", ReasonWrongType}, {"1", ReasonWrongType}, {"null", ReasonNull}}
 
 func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+func deepObjects(n int) string { return strings.Repeat(`{"":`, n-1) + "{}" + strings.Repeat("}", n-1) }
 
 func field(json string) string { return `{"id":1,"v":` + json + `}` }
 

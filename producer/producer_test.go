@@ -153,6 +153,43 @@ func TestRunWritesOneInsertPerLaneJustBeforeCommit(t *testing.T) {
 	}
 }
 
+// Events that are too many to be held back are written before the end; their lanes are woken after the commit all the same.
+func TestRunWakesTheLanesOfEventsWrittenBeforeTheEnd(t *testing.T) {
+	var woken []int
+	fake, db, p, flights := newProducer(t, producer.WithWake(func(lane int) { woken = append(woken, lane) }))
+	inserts := func() (n int) {
+		for _, s := range fake.statements() {
+			if strings.HasPrefix(s, "INSERT") {
+				n++
+			}
+		}
+		return n
+	}
+	err := p.Run(t.Context(), db, func(tx *producer.Tx) error {
+		large := flight(1)
+		large.Status = strings.Repeat("x", 1500)
+		for i := uint64(0); inserts() == 0; i++ {
+			if large.FlightID = i; i > 10_000 {
+				t.Fatal("nothing is written before the end")
+			}
+			if err := p.Emit(t.Context(), tx, flights.Upsert(large)); err != nil {
+				return err
+			}
+		}
+		other := flight(1)
+		other.Carrier = "AA"
+		return p.Emit(t.Context(), tx, flights.Upsert(other))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []int{partitioner.Lane("UA", fake.lanes), partitioner.Lane("AA", fake.lanes)}
+	slices.Sort(want)
+	if want[0] == want[1] || !slices.Equal(woken, want) {
+		t.Errorf("woken %v, wanted %v", woken, want)
+	}
+}
+
 // What is not an open transaction is refused before any SQL.
 func TestEmitRefusesWhatIsNotATransaction(t *testing.T) {
 	fake, db, p, flights := newProducer(t)
@@ -217,6 +254,30 @@ func TestEmitTakesSqlcsDBTX(t *testing.T) {
 	// And Run's Tx is one itself.
 	if err := p.Run(t.Context(), db, func(tx *producer.Tx) error { var _ DBTX = tx; return nil }); err != nil {
 		t.Error(err)
+	}
+}
+
+// An event's month lies from months.from to two months after now, both included: sinks hold to the same bounds.
+func TestEmitBoundsTheMonth(t *testing.T) {
+	_, db, p, flights := newProducer(t)
+	emit := func(m partitioner.Month) error {
+		f := flight(1)
+		f.SchedDep = m.Start()
+		return p.Run(t.Context(), db, func(tx *producer.Tx) error { return p.Emit(t.Context(), tx, flights.Upsert(f)) })
+	}
+	from := testConfig().Months.From
+	for again := true; again; {
+		now := partitioner.MonthOf(time.Now())
+		first, before, last, after := emit(from), emit(from.Add(-1)), emit(now.Add(2)), emit(now.Add(3))
+		if again = partitioner.MonthOf(time.Now()) != now; again { // it began meanwhile
+			continue
+		}
+		if first != nil || last != nil {
+			t.Errorf("%v: %v; two months after %v: %v", from, first, now, last)
+		}
+		if !errors.Is(before, producer.ErrInvalidValue) || !errors.Is(after, producer.ErrInvalidValue) {
+			t.Errorf("before %v: %v; three months after %v: %v", from, before, now, after)
+		}
 	}
 }
 
