@@ -1,7 +1,12 @@
 package integration
 
 import (
+	"database/sql"
 	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,4 +72,101 @@ func TestIdlePartitionsAreTakenBackAfterASwap(t *testing.T) {
 		t.Errorf("the job's process ended with %d:\n%s", r.Code, r.Stderr)
 	}
 	run.Stop(t, time.Minute)
+}
+
+// silence is the address of a server that takes connections and never says anything, as one that is paused.
+func silence(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.Addr().String()
+}
+
+// A MySQL server that takes connections and says nothing is named within seconds by each command that asks it, with what to
+// do; what the other servers say is shown.
+func TestCommandsNameAServerThatSaysNothing(t *testing.T) {
+	harness.Proof(t)
+	servers := sharedServers(t)
+	w := newLine(t, servers, "")
+	w.append(t, rawEvent("UA", 1, 201302, flightBody("UA", 1, "2013-02-03T04:05:06.000000Z", `"LAX"`, "1")))
+	run := w.start(t, "run")
+	w.waitDrained(t, time.Minute)
+	run.Stop(t, time.Minute)
+	silent := silence(t)
+	without := func(database string) *wholeLine {
+		file := filepath.Join(t.TempDir(), "slotline.yaml")
+		text := strings.Replace(w.text(t), servers.s1.Addr+"/"+database, silent+"/"+database, 1)
+		if text == w.text(t) {
+			t.Fatalf("the file does not name %s", database)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		other := *w
+		other.file = file
+		return &other
+	}
+	outbox, s2 := without(namedDatabase(t, w.outbox)), without(namedDatabase(t, w.shards["s2"]))
+	for _, c := range []struct {
+		line *wholeLine
+		args string
+		says string // on stdout or stderr
+	}{
+		{outbox, "status", ""},
+		{outbox, "where flights UA 1", "mysql/s1: "},
+		{outbox, "dlq list", "SL9012"},
+		{outbox, "outbox status", "SL9006"},
+		{outbox, "outbox gaps", "outbox "},
+		{outbox, "apply --dry-run", "SL1807"},
+		{outbox, "replay status", "SL1807"},
+		{outbox, "run", "SL1807"},
+		{s2, "status", ""},
+		{s2, "tables", "mysql/s2"},
+		{s2, "apply --dry-run", "shard s2"},
+		{s2, "replay status", "shard s2"},
+	} {
+		name := "outbox "
+		if c.line == s2 {
+			name = "s2 "
+		}
+		t.Run(name+c.args, func(t *testing.T) {
+			t.Parallel()
+			if c.args == "status" {
+				c.line.statusWithout(t, name, silent)
+				return
+			}
+			r := harness.Command{Args: append([]string{"-c", c.line.file}, strings.Fields(c.args)...), Name: "silent"}.Run(t, 40*time.Second) // it was more than a minute
+			all := r.Stdout + r.Stderr
+			if r.Code != 1 || !strings.Contains(all, c.says) || !strings.Contains(all, "no answer") && !strings.Contains(all, "did not answer") ||
+				strings.Contains(all, "context deadline") {
+				t.Errorf("exit status %d\n%s", r.Code, all)
+			}
+		})
+	}
+}
+
+// statusWithout shows what status says while the outbox, or s2, is silent.
+func (w *wholeLine) statusWithout(t *testing.T, what, place string) {
+	t.Helper()
+	s := w.statusOf(t, 1)
+	for _, k := range s.Sinks {
+		down := what == "outbox " && k.Name == "clickhouse" || what == "s2 " && k.Name == "mysql/s2"
+		if down != (k.Unreachable != "") || down && !strings.Contains(k.Unreachable, place) || !down && k.Partitions == 0 {
+			t.Errorf("%s: %+v", k.Name, k)
+		}
+	}
+	if down := what == "outbox "; down != (s.Unreachable != "") || down != (len(s.Lanes) == 0) || len(s.Sinks) != 3 {
+		t.Errorf("outbox %q, %d lanes, sinks %+v", s.Unreachable, len(s.Lanes), s.Sinks)
+	}
+}
+
+func namedDatabase(t *testing.T, db *sql.DB) (name string) {
+	t.Helper()
+	if err := db.QueryRow("SELECT DATABASE()").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }

@@ -26,6 +26,8 @@ type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+var errInterrupted = errors.New("interrupted")
+
 func main() {
 	// The first signal drains; a second one ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -45,6 +47,9 @@ func run(ctx context.Context, args []string) int {
 		return exitDone
 	case errors.As(err, &e):
 		return int(e)
+	}
+	if ctx.Err() != nil && err.Error() == ctx.Err().Error() {
+		err = errInterrupted // not "context canceled", which says nothing to a person
 	}
 	fmt.Fprintln(os.Stderr, err)
 	if fault.Is(err, fault.Usage) || errors.As(err, new(usageError)) {

@@ -142,6 +142,18 @@ func TestStatusText(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", b.Bytes())
+
+	// Without the outbox database the sinks are shown, and no lag is made up.
+	s.Lanes, s.Halted, s.Unreachable = nil, nil, "outbox db0:3306/flights: no answer in time [SL9006]"
+	s.Sinks[0].Lag, s.Sinks[0].IdleSeconds = 0, 0
+	b.Reset()
+	if err := s.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status-silent.txt", b.Bytes())
+	if !s.Partial() {
+		t.Error("a status without lanes counts as whole")
+	}
 }
 
 func TestPlanText(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/replay"
@@ -60,17 +61,31 @@ type ReplayJobs struct {
 // ReplayJobs asks every shard.
 func (l *Line) ReplayJobs(ctx context.Context) (*ReplayJobs, error) {
 	list := &ReplayJobs{Line: l.Config.Line, Jobs: []replay.Job{}, NotAsked: []NotAskedReason{}}
-	for _, shard := range l.Config.Shards {
-		r, err := l.Replay(ctx, replay.Options{Shard: shard.Name})
-		if err != nil {
+	if err := l.loadLayout(ctx); err != nil {
+		return nil, err
+	}
+	shards := make([]*replay.Replay, len(l.Config.Shards))
+	for i, shard := range l.Config.Shards {
+		var err error
+		if shards[i], err = replay.Open(replay.Options{Config: l.Config, Layout: l.layout, Logger: l.Log, Shard: shard.Name}); err != nil {
 			return nil, err
 		}
-		jobs, err := r.Jobs(ctx)
-		r.Close()
-		if err != nil {
-			list.NotAsked = append(list.NotAsked, NotAskedReason{Stage: "shard " + shard.Name, Why: err.Error()})
+		defer shards[i].Close()
+	}
+	jobs, errs := make([][]replay.Job, len(shards)), make([]error, len(shards))
+	var wg sync.WaitGroup
+	for i, r := range shards {
+		wg.Go(func() { jobs[i], errs[i] = r.Jobs(ctx) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
+	}
+	for i, shard := range l.Config.Shards {
+		if errs[i] != nil {
+			list.NotAsked = append(list.NotAsked, NotAskedReason{Stage: "shard " + shard.Name, Why: errs[i].Error()})
 		}
-		list.Jobs = append(list.Jobs, jobs...)
+		list.Jobs = append(list.Jobs, jobs[i]...)
 	}
 	if l.Config.Sinks.ClickHouse == nil {
 		return list, nil
@@ -79,11 +94,11 @@ func (l *Line) ReplayJobs(ctx context.Context) (*ReplayJobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := replay.OLAPJobs(ctx, state)
+	olap, err := replay.OLAPJobs(ctx, state)
 	if err != nil {
 		list.NotAsked = append(list.NotAsked, NotAskedReason{Stage: "state of clickhouse", Why: err.Error()})
 	}
-	list.Jobs = append(list.Jobs, jobs...)
+	list.Jobs = append(list.Jobs, olap...)
 	return list, nil
 }
 

@@ -73,8 +73,8 @@ func (l *Line) Retirement(ctx context.Context) (*Retirement, error) {
 		})
 	}
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
 	}
 	for i, shard := range l.Config.Shards {
 		if rebuilds[shard.Name] != nil {

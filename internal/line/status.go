@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/outbox"
@@ -23,6 +24,7 @@ type Status struct {
 	Line        string       `json:"line"`
 	LayoutEpoch int64        `json:"layout_epoch"`
 	At          time.Time    `json:"at"`
+	Unreachable string       `json:"outbox_unreachable,omitempty"` // why the outbox database did not answer: lanes and lags are not known
 	Lanes       []LaneStatus `json:"lanes"`
 	Sinks       []SinkStatus `json:"sinks"`
 	Halted      []HaltStatus `json:"halted"`
@@ -89,36 +91,43 @@ type HaltStatus struct {
 // sampleGap is the time between the two samples that rates come from.
 const sampleGap = 500 * time.Millisecond
 
-// Status reads the tables of the line, twice for rates. A shard that does not answer is shown as such; it does not hide
+// Status reads the tables of the line, twice for rates. A database that does not answer is shown as such; it does not hide
 // the others.
 func (l *Line) Status(ctx context.Context) (*Status, error) {
-	if err := l.loadLayout(ctx); err != nil {
-		return nil, err
-	}
-	db, err := l.outboxDB()
+	silent, err := l.layoutFromAnywhere(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := &Status{Line: l.Config.Line, LayoutEpoch: l.layout.Epoch(), At: time.Now().UTC().Truncate(time.Millisecond),
 		Lanes: []LaneStatus{}, Sinks: []SinkStatus{}, Halted: []HaltStatus{}}
-	before, err := l.sinkRows(ctx)
+	stores, err := l.sinkStores()
 	if err != nil {
 		return nil, err
 	}
+	s.isSilent(silent, stores)
+	before := l.sinkRows(ctx, stores)
 	began := time.Now()
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, interrupted(ctx)
 	case <-time.After(sampleGap):
 	}
 	// The lanes are read before the sinks' second sample: what was published then must be in the lag of the sinks.
-	views, err := outbox.Views(ctx, db, l.Config.Outbox.Lanes)
-	if err != nil {
-		return nil, mysqldb.Wrap(err, "SL9006", "outbox "+l.Config.Outbox.DSN.Place())
+	var views []outbox.View
+	if silent == nil {
+		if views, silent = l.laneViews(ctx); silent != nil && !fault.Is(silent, fault.Transient) {
+			return nil, silent
+		}
+		s.isSilent(silent, stores)
 	}
-	s.Sinks, err = l.sinkRows(ctx)
-	if err != nil {
-		return nil, err
+	for i := range before { // what did not answer just now is not waited for twice
+		if before[i].Unreachable != "" {
+			stores[i].silent = before[i].Unreachable
+		}
+	}
+	s.Sinks = l.sinkRows(ctx, stores)
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
 	}
 	seconds := time.Since(began).Seconds()
 	ends := map[event.Partition]int64{}
@@ -137,36 +146,78 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 	return s, nil
 }
 
-// Partial says whether a store did not answer.
-func (s *Status) Partial() bool {
-	return slices.ContainsFunc(s.Sinks, func(k SinkStatus) bool { return k.Unreachable != "" })
+// laneViews are the lanes as their tables tell them.
+func (l *Line) laneViews(ctx context.Context) ([]outbox.View, error) {
+	db, err := l.outboxDB()
+	if err != nil {
+		return nil, err
+	}
+	ask, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	views, err := outbox.Views(ask, db, l.Config.Outbox.Lanes)
+	return views, mysqldb.Wrap(err, "SL9006", "outbox "+l.Config.Outbox.DSN.Place())
 }
 
-// sinkRows reads the progress rows of each store, all at once: one that does not answer hides none of the others.
-func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
-	type store struct {
-		name, sink, place, leases string
-		db                        *sql.DB
+// interrupted is the error of a look that a person ended.
+func interrupted(ctx context.Context) error {
+	return &fault.Error{Code: "SL9024", Class: fault.Transient, Err: ctx.Err(), What: "interrupted before every server had answered"}
+}
+
+// isSilent notes that the outbox database did not answer. Sinks whose state is there cannot be asked either.
+func (s *Status) isSilent(err error, stores []sinkStore) {
+	if err == nil {
+		return
 	}
-	var stores []store
+	s.Unreachable = firstLine(err.Error())
+	for i := range stores {
+		if stores[i].inOutbox {
+			stores[i].silent = s.Unreachable
+		}
+	}
+}
+
+// Partial says whether a store did not answer.
+func (s *Status) Partial() bool {
+	return s.Unreachable != "" || slices.ContainsFunc(s.Sinks, func(k SinkStatus) bool { return k.Unreachable != "" })
+}
+
+// sinkStore is where the progress of a sink is kept: a MySQL shard, or the state database of an OLAP sink.
+type sinkStore struct {
+	name, sink, place, leases string
+	db                        *sql.DB
+	inOutbox                  bool   // it is the outbox database
+	silent                    string // why it is not asked again
+}
+
+func (l *Line) sinkStores() (stores []sinkStore, err error) {
 	for i, shard := range l.Config.Shards {
 		db, err := l.shardDB(i)
 		if err != nil {
 			return nil, err // a secret that cannot be resolved: not an outage
 		}
-		stores = append(stores, store{"mysql/" + shard.Name, "mysql", shard.DSN.Place(), "", db})
+		stores = append(stores, sinkStore{name: "mysql/" + shard.Name, sink: "mysql", place: shard.DSN.Place(), db: db})
 	}
 	for _, name := range l.olapSinks() {
 		db, err := l.stateDB()
 		if err != nil {
 			return nil, err
 		}
-		stores = append(stores, store{name, name, l.Config.Sinks.State.Place(), intent.Table, db})
+		stores = append(stores, sinkStore{name: name, sink: name, place: l.Config.Sinks.State.Place(), leases: intent.Table, db: db,
+			inOutbox: l.Config.Sinks.State.Key() == l.Config.Outbox.DSN.Key()})
 	}
+	return stores, nil
+}
+
+// sinkRows reads the progress rows of each store, all at once: one that does not answer hides none of the others.
+func (l *Line) sinkRows(ctx context.Context, stores []sinkStore) []SinkStatus {
 	list := make([]SinkStatus, len(stores))
 	topics := l.Config.Topics()
 	var wg sync.WaitGroup
 	for i, at := range stores {
+		list[i] = SinkStatus{Name: at.name, Owners: []string{}, Unreachable: at.silent}
+		if at.silent != "" {
+			continue
+		}
 		wg.Go(func() {
 			s := SinkStatus{Name: at.name, Owners: []string{}}
 			ask, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -202,7 +253,7 @@ func (l *Line) sinkRows(ctx context.Context) ([]SinkStatus, error) {
 		})
 	}
 	wg.Wait()
-	return list, ctx.Err()
+	return list
 }
 
 // leaseOwners are the owners whose lease of a group of the sink runs, by the database's clock.
@@ -265,31 +316,24 @@ func (s *Status) WriteText(w io.Writer) error {
 		head += fmt.Sprintf("  %d halted", n)
 	}
 	fmt.Fprintln(w, head)
-	t := newTable(w, "OUTBOX LANE", "OWNER", "CURSOR", "BACKLOG", "OLDEST", "GAPS hot/cold", "PARKED")
-	for _, lane := range s.Lanes {
-		owner, oldest := lane.Owner, "-"
-		if owner == "" {
-			owner = "none"
-		}
-		if lane.OldestSeconds > 0 {
-			oldest = short(time.Duration(lane.OldestSeconds * float64(time.Second)))
-		}
-		t.row(laneName(lane.Lane), owner, fmt.Sprint(lane.Cursor), count(lane.Backlog), oldest,
-			fmt.Sprintf("%d/%d", lane.GapsHot, lane.GapsCold), count(int64(lane.Parked)))
-	}
-	if err := t.flush(); err != nil {
+	if s.Unreachable != "" {
+		fmt.Fprintf(w, "NOT ASKED  %s\n  its lanes are not shown, nor how far the sinks are behind\n", s.Unreachable)
+	} else if err := s.writeLanes(w); err != nil {
 		return err
 	}
-	t = newTable(w, "SINK", "PARTITIONS", "OWNERS", "LAG", "LAST MOVE", "EVENTS/S", "STATE")
+	t := newTable(w, "SINK", "PARTITIONS", "OWNERS", "LAG", "LAST MOVE", "EVENTS/S", "STATE")
 	for _, k := range s.Sinks {
-		moved, owners := "-", strings.Join(k.Owners, " ")
+		moved, owners, lag := "-", strings.Join(k.Owners, " "), count(k.Lag)+" ev"
 		if k.Lag > 0 {
 			moved = short(time.Duration(k.IdleSeconds*float64(time.Second))) + " ago"
 		}
 		if owners == "" {
 			owners = "none"
 		}
-		t.row(k.Name, fmt.Sprintf("%d of %d", k.Owned, k.Partitions), owners, count(k.Lag)+" ev", moved, fmt.Sprintf("%.0f", k.RowsPerSec), k.state())
+		if s.Unreachable != "" {
+			lag = "?"
+		}
+		t.row(k.Name, fmt.Sprintf("%d of %d", k.Owned, k.Partitions), owners, lag, moved, fmt.Sprintf("%.0f", k.RowsPerSec), k.state())
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -306,6 +350,22 @@ func (s *Status) WriteText(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+func (s *Status) writeLanes(w io.Writer) error {
+	t := newTable(w, "OUTBOX LANE", "OWNER", "CURSOR", "BACKLOG", "OLDEST", "GAPS hot/cold", "PARKED")
+	for _, lane := range s.Lanes {
+		owner, oldest := lane.Owner, "-"
+		if owner == "" {
+			owner = "none"
+		}
+		if lane.OldestSeconds > 0 {
+			oldest = short(time.Duration(lane.OldestSeconds * float64(time.Second)))
+		}
+		t.row(laneName(lane.Lane), owner, fmt.Sprint(lane.Cursor), count(lane.Backlog), oldest,
+			fmt.Sprintf("%d/%d", lane.GapsHot, lane.GapsCold), count(int64(lane.Parked)))
+	}
+	return t.flush()
 }
 
 // state is the last column: what is wrong with a sink, or ok.

@@ -43,7 +43,7 @@ type MonthTable struct {
 
 // Tables asks every store for its tables. One that does not answer is listed in NotAsked and hides none of the others.
 func (l *Line) Tables(ctx context.Context) (*Tables, error) {
-	if err := l.layoutFromAnywhere(ctx); err != nil {
+	if _, err := l.layoutFromAnywhere(ctx); err != nil {
 		return nil, err
 	}
 	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: l.layout, Logger: l.Log})
@@ -123,8 +123,8 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 		})
 	}
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
 	}
 	all := &Tables{Line: l.Config.Line, Tables: []StoreTable{}, Retired: []RetiredMonths{}, NotAsked: []NotAskedReason{}}
 	for _, r := range retired {

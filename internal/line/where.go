@@ -140,7 +140,8 @@ func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Wh
 	}
 	w := &Where{Line: l.Config.Line, Table: e.Table, Tenant: e.Tenant, ID: e.ID, Lane: partitioner.Lane(e.Tenant, l.Config.Outbox.Lanes),
 		Outbox: []OutboxRow{}, Log: []LogPartition{}, Stores: []StoreRow{}, DeadLetters: []DeadLetter{}, NotAsked: []NotAskedReason{}}
-	if err := l.layoutFromAnywhere(ctx); err != nil {
+	silent, err := l.layoutFromAnywhere(ctx)
+	if err != nil {
 		return nil, err
 	}
 	routes := l.layout.Routes(e.Tenant)
@@ -174,8 +175,10 @@ func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Wh
 		return true
 	}
 	// First the outbox, then the log, then the stores: what is found here must have come there, or be on its way.
-	if w.Outbox, err = l.whereOutbox(ctx, e, w.Lane); notAsked("outbox", err) {
-		w.Outbox = []OutboxRow{}
+	if !notAsked("outbox", silent) {
+		if w.Outbox, err = l.whereOutbox(ctx, e, w.Lane); notAsked("outbox", err) {
+			w.Outbox = []OutboxRow{}
+		}
 	}
 	log, err := l.whereLog(ctx, t, e, parts, tell)
 	if !notAsked("kafka", err) {
@@ -207,8 +210,8 @@ func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Wh
 		}
 	}
 	l.whereDead(ctx, e, w, notAsked)
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
 	}
 	slices.SortFunc(w.NotAsked, func(a, b NotAskedReason) int { return strings.Compare(a.Stage, b.Stage) })
 	for i := range w.Stores {
@@ -274,28 +277,36 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 	return t, nil
 }
 
-// layoutFromAnywhere takes the layout in force from the outbox database or, where that does not answer, from a shard.
-func (l *Line) layoutFromAnywhere(ctx context.Context) error {
+// layoutFromAnywhere takes the layout in force from the outbox database or, where that does not answer, from a shard. Then
+// silent says what became of the outbox.
+func (l *Line) layoutFromAnywhere(ctx context.Context) (silent, err error) {
 	ask, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	err := l.loadLayout(ask)
-	if err == nil || fault.Is(err, fault.Usage) || fault.Is(err, fault.Fatal) {
-		return err
+	silent = l.loadLayout(ask)
+	if silent == nil || fault.Is(silent, fault.Usage) || fault.Is(silent, fault.Fatal) || ctx.Err() != nil {
+		return nil, silent
 	}
+	stored := make([]*partitioner.Layout, len(l.Config.Shards))
+	var wg sync.WaitGroup
 	for i, shard := range l.Config.Shards {
-		db, errShard := l.shardDB(i)
-		if errShard != nil {
+		db, err := l.shardDB(i)
+		if err != nil {
 			continue
 		}
-		ask, cancel := context.WithTimeout(ctx, checkTimeout)
-		stored, errShard := readLayout(ask, db, l.Config.Line, shard.Name, "shard "+shard.Name)
-		cancel()
-		if errShard == nil && stored != nil {
-			l.layout, err = agree(l.Config.File, l.Config.Layout, l.Config.Kafka.Partitions, stored)
-			return err
+		wg.Go(func() {
+			ask, cancel := context.WithTimeout(ctx, checkTimeout)
+			defer cancel()
+			stored[i], _ = readLayout(ask, db, l.Config.Line, shard.Name, "shard "+shard.Name)
+		})
+	}
+	wg.Wait()
+	for _, layout := range stored {
+		if layout != nil {
+			l.layout, err = agree(l.Config.File, l.Config.Layout, l.Config.Kafka.Partitions, layout)
+			return silent, err
 		}
 	}
-	return err
+	return nil, silent
 }
 
 func (l *Line) whereOutbox(ctx context.Context, e Entity, lane int) ([]OutboxRow, error) {

@@ -1,6 +1,7 @@
 package mysqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -76,8 +77,24 @@ func Wrap(err error, code, where string) error {
 				break
 			}
 		}
+		for _, w := range inWords {
+			if errors.Is(err, w.err) {
+				e.What, e.Do = where+": "+cmp.Or(w.what, err.Error()), w.do
+				break
+			}
+		}
 	}
 	return e
+}
+
+// inWords is what a person reads of errors whose own text says nothing of servers, or not what to do.
+var inWords = []struct {
+	err      error
+	what, do string // what is "" where the error says it
+}{
+	{ErrNoAnswer, "", "see the server's log and process list, and what stands between; nothing is lost meanwhile"},
+	{context.DeadlineExceeded, "no answer in time", "see whether the server is paused or overloaded"},
+	{context.Canceled, "interrupted before it had answered", ""},
 }
 
 // goErrors are what the driver and database/sql return when no server answered, or none was asked.
@@ -95,6 +112,7 @@ var goErrors = []struct {
 	{mysql.ErrBusyBuffer, "mysql.ErrBusyBuffer", fault.Transient, "the connection's last answer was not read to its end"},
 	{io.EOF, "io.EOF", fault.Transient, "the connection was closed by the other side"},
 	{io.ErrUnexpectedEOF, "io.ErrUnexpectedEOF", fault.Transient, "as io.EOF, within an answer"},
+	{ErrNoAnswer, "mysqldb.ErrNoAnswer", fault.Transient, "something takes connections there and says nothing: a server that is paused, or that has no memory, disk or threads left, or a proxy before one that is gone"},
 	{context.DeadlineExceeded, "context.DeadlineExceeded", fault.Transient, "the time for it ran out"},
 	{context.Canceled, "context.Canceled", fault.Transient, "the caller gave up"},
 	{sql.ErrConnDone, "sql.ErrConnDone", fault.Transient, "the connection went back to the pool"},

@@ -1,9 +1,11 @@
 package mysqldb
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,12 +20,17 @@ type Options struct {
 	MaxConns        int           // connections at most; 0 means 8
 	MultiStatements bool          // several statements in one packet; only for SQL built by slotline
 	ReadTimeout     time.Duration // longest wait for one answer; 0 means 70 s. DDL on large tables needs more
+
+	connectTimeout time.Duration // 0 means the default; for tests
 }
 
 const (
 	defaultMaxConns = 8
 
 	dialTimeout = 5 * time.Second
+	// connectTimeout is how long a new session may take until it is set up. The read time-out says nothing of that: a
+	// server that is paused takes connections, and a person would wait for a minute before a command says so.
+	connectTimeout = 8 * time.Second
 	// The server answers a statement that waits for a row lock with error 1205 after 50 s (its default): the time-out
 	// is longer, so that the answer is read and the connection lives on.
 	defaultReadTimeout = 70 * time.Second
@@ -64,7 +71,7 @@ func Open(dsn config.DSN, o Options) (*sql.DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dsn.Place(), err)
 	}
-	db := sql.OpenDB(connector{inner})
+	db := sql.OpenDB(connector{inner, cmp.Or(o.connectTimeout, connectTimeout)})
 	conns := o.MaxConns
 	if conns <= 0 {
 		conns = defaultMaxConns
@@ -98,9 +105,25 @@ func driverConfig(a config.Address, o Options) (*mysql.Config, error) {
 }
 
 // connector sets each new connection up before the pool has it.
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	patience time.Duration
+}
+
+// ErrNoAnswer is what a use of a pool fails with when a server takes connections and says nothing.
+var ErrNoAnswer = errors.New("no answer")
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	bounded, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	conn, err := c.connect(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w within %v", ErrNoAnswer, c.patience)
+	}
+	return conn, err
+}
+
+func (c connector) connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func (c scriptedConnector) Connect(context.Context) (driver.Conn, error) { retur
 
 func TestNoConnectionWithoutItsSession(t *testing.T) {
 	good := &scripted{}
-	if _, err := (connector{scriptedConnector{conn: good}}).Connect(t.Context()); err != nil || good.closed {
+	if _, err := (connector{scriptedConnector{conn: good}, connectTimeout}).Connect(t.Context()); err != nil || good.closed {
 		t.Fatal(err)
 	}
 	all := strings.Join(good.ran, ";")
@@ -106,10 +107,56 @@ func TestNoConnectionWithoutItsSession(t *testing.T) {
 	}
 	for _, statement := range good.ran {
 		bad := &scripted{failAt: statement}
-		conn, err := (connector{scriptedConnector{conn: bad}}).Connect(t.Context())
+		conn, err := (connector{scriptedConnector{conn: bad}, connectTimeout}).Connect(t.Context())
 		if conn != nil || !errors.Is(err, errScripted) || !bad.closed {
 			t.Errorf("%s failed, and the connection was handed out or left open (%v)", statement, err)
 		}
+	}
+}
+
+// A server that takes connections and says nothing, as one that is paused, is not waited for as for a statement. What a
+// caller waits less for is its own to say, and what a person interrupts too.
+func TestSilentServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes the connections: nobody accepts them
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	db, err := Open(dsn(t, "mysql://u@"+silent.Addr().String()+"/d"), Options{ReadTimeout: time.Hour, connectTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var one int
+	err = db.QueryRowContext(t.Context(), "SELECT 1").Scan(&one)
+	if !errors.Is(err, ErrNoAnswer) || Classify(err) != fault.Transient {
+		t.Fatalf("a server that says nothing: %v", err)
+	}
+	if text := Wrap(err, "SL1", "shard s2 db2/flights_s2").Error(); !strings.HasPrefix(text, "shard s2 db2/flights_s2: no answer within 50ms [SL1]") ||
+		!strings.Contains(text, "takes connections there and says nothing") || !strings.Contains(text, "do: see the server's log") {
+		t.Errorf("a person reads:\n%s", text)
+	}
+
+	patient, err := Open(dsn(t, "mysql://u@"+silent.Addr().String()+"/d"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer patient.Close()
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err = patient.PingContext(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a caller with a limit of its own: %v", err)
+	}
+	if text := Wrap(err, "SL1", "outbox").Error(); !strings.HasPrefix(text, "outbox: no answer in time [SL1]") {
+		t.Errorf("a person reads:\n%s", text)
+	}
+	over, stop := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, stop)
+	if err = patient.PingContext(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupted caller: %v", err)
+	}
+	if text := Wrap(err, "SL1", "outbox").Error(); !strings.HasPrefix(text, "outbox: interrupted before it had answered [SL1]") {
+		t.Errorf("a person reads:\n%s", text)
 	}
 }
 
