@@ -350,6 +350,12 @@ func reason(err error) string {
 	return err.Error()
 }
 
+// WithoutPassword is the same address for who needs no session: its password is empty, whatever variable the file names.
+func (d DSN) WithoutPassword() DSN {
+	d.password, d.hasPass = "", false
+	return d
+}
+
 // IsZero says whether there is no address at all.
 func (d DSN) IsZero() bool { return d.scheme == "" }
 

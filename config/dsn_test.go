@@ -147,7 +147,7 @@ func TestNothingPrintsASecret(t *testing.T) {
 			t.Errorf("%s was printed: …%s…", secret, out.String()[max(0, i-200):min(out.Len(), i+100)])
 		}
 	}
-	if !strings.Contains(out.String(), "mysql://slotline:${S2_PASSWORD}@127.0.0.1:3306/flights_s2") {
+	if !strings.Contains(out.String(), "mysql://slotline_s2:${S2_PASSWORD}@127.0.0.1:3306/flights_s2") {
 		t.Error("a password's variable should be shown: it says where to look")
 	}
 }

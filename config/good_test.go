@@ -189,6 +189,25 @@ limits: { memory_bytes_max: 1GiB }
 }
 
 // The keys of sinks.doris make an address: its password is put in late, as in a URL, and printed by nothing.
+// One account has one password: the examples' databases are on one server.
+func TestExampleAccountsHaveOnePasswordEach(t *testing.T) {
+	for _, text := range []string{Example(), ExampleFull()} {
+		cfg := parse(t, text)
+		password := map[string]string{}
+		dsns := []DSN{cfg.Outbox.DSN}
+		for _, s := range cfg.Shards {
+			dsns = append(dsns, s.DSN)
+		}
+		for _, d := range dsns {
+			account := d.user + " at " + strings.Join(d.hosts, " ")
+			if other, there := password[account]; there && other != d.password {
+				t.Errorf("%s has the passwords %s and %s", account, other, d.password)
+			}
+			password[account] = d.password
+		}
+	}
+}
+
 func TestDoris(t *testing.T) {
 	file := `
 line: flights

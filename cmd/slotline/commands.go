@@ -77,7 +77,7 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 	flags.StringVarP(&o.file, "config", "c", "slotline.yaml", "the line's configuration `file`")
 	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml; of query: table, csv or json")
 	flags.StringVar(&o.logFormat, "log-format", "text", "log lines on stderr: text or json")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(initCommand(o), applyCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
 		routeCommand(o), whereCommand(o), tablesCommand(o), outboxCommand(o), dlqCommand(o), replayCommand(o), archiveCommand(o), queryCommand(o), versionCommand(o))
 	root.InitDefaultCompletionCmd()
@@ -133,7 +133,8 @@ func initCommand(o *options) *cobra.Command {
 			if cmd.Flags().Changed("config") {
 				named = " -c " + o.file
 			}
-			fmt.Fprintf(os.Stderr, "wrote %s; next: slotline%s apply --dry-run\n", o.file, named)
+			fmt.Fprintf(os.Stderr, "wrote %s; next: make the databases and the users that it names (slotline%s apply --grants says what each user needs),\n"+
+				"set the variables of their passwords, then slotline%s apply --dry-run\n", o.file, named, named)
 			return nil
 		},
 	}
@@ -178,7 +179,7 @@ line runs: new shards, partitions and placed tenants. One that would move tenant
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done and change nothing; exit status 3 when there is something")
-	cmd.Flags().BoolVar(&grants, "grants", false, "print the GRANT statements that each MySQL account needs")
+	cmd.Flags().BoolVar(&grants, "grants", false, "print the GRANT statements that each account needs; asks no server, and needs no password")
 	return cmd
 }
 

@@ -29,6 +29,9 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Sink, "sink", "", "only those of this `sink`: mysql, clickhouse, doris, or outbox for the relay's")
 	flags.StringVar(&f.Reason, "reason", "", "only those with this `reason`")
+	for flag, values := range map[string][]string{"sink": line.DeadSinks, "reason": line.DeadReasons} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails where there is no such flag
+	}
 	flags.StringVar(&f.Table, "table", "", "only events of this `table`")
 	flags.StringVar(&f.Tenant, "tenant", "", "only events of this `tenant`")
 	flags.StringVar(&f.since, "since", "", "only those refused from this `time` on: 2026-11-30T09:14:02Z, 2026-11-30, or 2h for two hours ago")
@@ -36,6 +39,9 @@ func (f *deadFlags) add(cmd *cobra.Command) {
 }
 
 func (f *deadFlags) parse(now time.Time) (err error) {
+	if err := f.Check(); err != nil {
+		return err
+	}
 	if f.Since, err = momentOf(f.since, "--since", now); err == nil {
 		f.Until, err = momentOf(f.until, "--until", now)
 	}

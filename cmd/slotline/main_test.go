@@ -45,8 +45,12 @@ func TestInitWritesAFileThatRoutes(t *testing.T) {
 		if example {
 			args = append(args, "--example")
 		}
-		if status, _, stderr := capture(t, args...); status != 0 {
+		if status, _, stderr := capture(t, args...); status != 0 || !strings.Contains(stderr, "databases and the users") ||
+			!strings.Contains(stderr, "slotline -c "+file+" apply --grants") {
 			t.Fatalf("init: status %d\n%s", status, stderr)
+		}
+		if status, out, stderr := capture(t, "apply", "--grants", "-c", file); status != 0 || !strings.Contains(out, "GRANT ") {
+			t.Errorf("apply --grants before there is a password: status %d\n%s%s", status, out, stderr)
 		}
 		status, out, stderr := capture(t, "route", "UA", "-c", file, "-o", "json")
 		if status != 0 || !strings.Contains(out, `"shard"`) {
@@ -70,6 +74,20 @@ func TestExitStatusOfWrongUse(t *testing.T) {
 		{[]string{"route"}, "accepts 1 arg"},
 		{[]string{"route", ""}, "SL9002"},
 		{[]string{"route", strings.Repeat("x", 65)}, "SL9002"},
+		{[]string{"route", "Lufthansa"}, "orders.carrier is string(2): that has 9 characters"},
+		{[]string{"route", "-1"}, "write: slotline route -- "},
+		{[]string{"where", "orders", "UA", "-1"}, "-1 is taken for a flag, and there is none\n  write: slotline where -- "},
+		{[]string{"where", "orders", "UA", "-1x"}, "-1x is taken for a flag"},
+		{[]string{"where", "--", "orders", "UA", "-1"}, "that is less than 0"},
+		{[]string{"where", "orders", "UAL", "1"}, "column carrier is string(2), and that has 3 characters"},
+		{[]string{"where", "orders", "UA", "1", "--scan", "far"}, `--scan "far": the flag takes a whole number`},
+		{[]string{"where", "orders", "UA", "1", "--events", "99999999999999999999"}, "the flag takes a whole number"},
+		{[]string{"sink", "accept-gap", "--partition", "1.5"}, `--partition "1.5": the flag takes a whole number from -2147483648`},
+		{[]string{"apply", "--dry-run=maybe"}, "the flag takes true or false"},
+		{[]string{"replay", "rebuild", "--shard", "s1", "--yield-above", "soon"}, "the flag takes a duration"},
+		{[]string{"dlq", "list", "--reason", "nope"}, "write one of: malformed, "},
+		{[]string{"dlq", "discard", "--reason", "nope", "--why", "x"}, "SL9025"},
+		{[]string{"dlq", "redrive", "--sink", "kafka"}, "write one of: outbox, mysql, "},
 		{[]string{"nonsense"}, "nonsense"},
 		{[]string{"completion", "nosh"}, "nosh"},
 		{[]string{"dlq", "nonsense"}, "nonsense"},
@@ -96,11 +114,14 @@ func TestExitStatusOfWrongUse(t *testing.T) {
 	} {
 		args := c.args
 		if !slices.Contains(args, "-c") {
-			args = append(args, "-c", file)
+			args = append([]string{"-c", file}, args...)
 		}
 		status, _, stderr := capture(t, args...)
 		if status != 2 || !strings.Contains(stderr, c.says) {
 			t.Errorf("slotline %v: status %d, want 2; stderr must say %q:\n%s", c.args, status, c.says, stderr)
+		}
+		if strings.Contains(stderr, "strconv.") || strings.Contains(stderr, "time: invalid") {
+			t.Errorf("slotline %v passes on what a library says:\n%s", c.args, stderr)
 		}
 	}
 }

@@ -18,6 +18,7 @@ func whereCommand(o *options) *cobra.Command {
 		Short: "Find one entity: outbox, Kafka, shard, OLAP stores and dead letters, with versions",
 		Long: `Where looks for one entity at every stage, shows the versions side by side, and says of each store whether it holds the
 greatest one, and if not why: not applied yet, halted, a dead letter, or missing. A table without tenant takes TABLE ID.
+Before an argument that begins with a hyphen, as -7, stands --: slotline where -- TABLE TENANT -7.
 
 Kafka has no index: the partition is read backwards from its end until --events records of the entity are found or
 --scan offsets were searched. A stage that is down is named, and hides none of the others.

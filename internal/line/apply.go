@@ -274,9 +274,11 @@ func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, shard, where
 	return nil
 }
 
-// WriteGrants prints what each MySQL account needs, for a DBA to run.
+// WriteGrants prints what each account needs, for a DBA to run. It asks no server, so that no password need be there: only
+// what names users, hosts and databases.
 func (l *Line) WriteGrants(w io.Writer) error {
-	spec, err := l.Config.Layout.WithPartitions(l.Config.Kafka.Partitions)
+	cfg := withoutPasswords(l.Config)
+	spec, err := cfg.Layout.WithPartitions(cfg.Kafka.Partitions)
 	if err != nil {
 		return err
 	}
@@ -284,18 +286,18 @@ func (l *Line) WriteGrants(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: layout, Logger: l.Log})
+	sink, err := mysql.New(mysql.Options{Config: cfg, Layout: layout, Logger: l.Log})
 	if err != nil {
 		return err
 	}
 	defer sink.Close()
-	if _, err := l.Config.Outbox.DSN.Resolve(); err != nil { // a shard's was resolved just now
+	if _, err := cfg.Outbox.DSN.Resolve(); err != nil { // a shard's was resolved just now
 		return err
 	}
-	grants := append([]string{"-- a user that is not there yet: CREATE USER 'name'@'%' IDENTIFIED BY '…'; first"}, outbox.Grants(l.Config)...)
+	grants := append([]string{"-- a user that is not there yet: CREATE USER 'name'@'%' IDENTIFIED BY '…'; first, and a database: CREATE DATABASE name;"}, outbox.Grants(cfg)...)
 	grants = append(grants, sink.Grants()...)
 	for _, name := range l.olapSinks() {
-		olap, err := l.openOLAP(name, l.Config, layout, nil, "")
+		olap, err := l.openOLAP(name, cfg, layout, nil, "")
 		if err != nil {
 			return err
 		}
@@ -306,4 +308,24 @@ func (l *Line) WriteGrants(w io.Writer) error {
 		fmt.Fprintln(w, statement)
 	}
 	return nil
+}
+
+// withoutPasswords is the file for who opens no session.
+func withoutPasswords(file *config.Config) *config.Config {
+	cfg := *file
+	cfg.Outbox.DSN = cfg.Outbox.DSN.WithoutPassword()
+	cfg.Shards = slices.Clone(cfg.Shards)
+	for i := range cfg.Shards {
+		cfg.Shards[i].DSN = cfg.Shards[i].DSN.WithoutPassword()
+	}
+	cfg.Sinks.State = cfg.Sinks.State.WithoutPassword()
+	if ch := cfg.Sinks.ClickHouse; ch != nil {
+		none := *ch
+		none.DSN, cfg.Sinks.ClickHouse = ch.DSN.WithoutPassword(), &none
+	}
+	if doris := cfg.Sinks.Doris; doris != nil {
+		none := *doris
+		none.DSN, cfg.Sinks.Doris = doris.DSN.WithoutPassword(), &none
+	}
+	return &cfg
 }

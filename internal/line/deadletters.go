@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/deadletter"
 	"github.com/slotline/slotline/internal/kafka"
@@ -81,6 +82,32 @@ type DeadFilter struct {
 	Sink, Reason, Table, Tenant string   // "" : any
 	Since, Until                time.Time
 	Settled                     bool // also those that were redriven or discarded
+}
+
+// DeadSinks and DeadReasons are what letters are listed under.
+var (
+	DeadSinks   = []string{"outbox", "mysql", "clickhouse", "doris"}
+	DeadReasons = []string{
+		event.ReasonMalformed, event.ReasonUnknownField, event.ReasonDuplicate, event.ReasonMissing, event.ReasonNull, event.ReasonWrongType,
+		event.ReasonOutOfRange, event.ReasonTooLong, event.ReasonEmpty, event.ReasonBadText, event.ReasonBadRecord, event.ReasonMismatch,
+		"unknown_table", "wrong_partition", // of every sink; the first of the relay too
+		"check_constraint", "refused_by_server", "refused", // a server's
+		outbox.ReasonBadRow, outbox.ReasonBadVersion, outbox.ReasonTooLarge, outbox.ReasonLost,
+	}
+)
+
+// Check refuses a sink or a reason that no letter can have: nothing found would look like nothing wrong.
+func (f *DeadFilter) Check() error {
+	for _, c := range []struct {
+		what, text string
+		known      []string
+	}{{"sink", f.Sink, DeadSinks}, {"reason", f.Reason, DeadReasons}} {
+		if c.text != "" && !slices.Contains(c.known, c.text) {
+			return &fault.Error{Code: "SL9025", Class: fault.Usage, What: fmt.Sprintf("--%s %s: no dead letter has this %s", c.what, printable(c.text), c.what),
+				Do: "write one of: " + strings.Join(c.known, ", ")}
+		}
+	}
+	return nil
 }
 
 // Empty says that the filter leaves out nothing that is open.

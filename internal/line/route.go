@@ -1,12 +1,16 @@
 package line
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
@@ -39,14 +43,72 @@ type SlotPlace struct {
 	Database  string           `json:"database"`
 }
 
-// checkTenant refuses what cannot be a tenant.
-func checkTenant(tenant string) error {
-	if len(tenant) == 0 || len(tenant) > 64 || strings.ContainsRune(tenant, 0) {
-		return &fault.Error{Code: "SL9002", Class: fault.Usage,
-			What: fmt.Sprintf("tenant %q has %d bytes", tenant, len(tenant)),
-			Do:   "write a tenant of 1 to 64 bytes without NUL, as its column holds it; an integer in decimal"}
+// tenantBytesMax is what records and lane tables hold.
+const tenantBytesMax = 64
+
+// tenantOf brings a tenant that a person typed into the form that rows and keys have, and refuses one that no table holds.
+func tenantOf(cfg *config.Config, text string) (string, error) {
+	refuse := func(what string, why ...string) (string, error) {
+		return "", &fault.Error{Code: "SL9002", Class: fault.Usage, What: what, Why: strings.Join(why, "\n"),
+			Do: fmt.Sprintf("write a tenant of 1 to %d bytes without NUL, as its column holds it; an integer in decimal", tenantBytesMax)}
 	}
-	return nil
+	if len(text) == 0 || len(text) > tenantBytesMax || strings.ContainsRune(text, 0) {
+		return refuse(fmt.Sprintf("tenant %.70q has %d bytes", text, len(text)))
+	}
+	held, tenants := "", false
+	var why []string
+	for _, t := range cfg.Tables {
+		if t.Tenant == event.None {
+			continue
+		}
+		tenants = true
+		c := &t.Columns[t.Tenant]
+		switch canonical, problem := columnText(c, text); {
+		case problem != "":
+			why = append(why, fmt.Sprintf("%s.%s is %s: %s", t.Name, c.Name, c.Type, problem))
+		case held == "" || canonical == text:
+			held = canonical
+		}
+	}
+	if tenants && held == "" {
+		return refuse(fmt.Sprintf("tenant %q fits into no table of %s", text, cfg.File), why...)
+	}
+	return cmp.Or(held, text), nil
+}
+
+// columnText brings what a person typed into the form that rows and keys have; problem says why the column cannot hold it.
+func columnText(c *event.Column, text string) (canonical, problem string) {
+	number := func(n string, err error, bounds string) (string, string) {
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return "", "that is outside " + bounds
+		case err != nil:
+			return "", "that is no whole number"
+		}
+		return n, ""
+	}
+	switch n := c.Type.Length; c.Type.Kind {
+	case event.Int32:
+		v, err := strconv.ParseInt(text, 10, 32)
+		return number(strconv.FormatInt(v, 10), err, "-2147483648 to 2147483647")
+	case event.Int64:
+		v, err := strconv.ParseInt(text, 10, 64)
+		return number(strconv.FormatInt(v, 10), err, "the range of int64")
+	case event.Uint64:
+		if digits, negative := strings.CutPrefix(text, "-"); negative && digits != "" && strings.Trim(digits, "0123456789") == "" {
+			return "", "that is less than 0"
+		}
+		v, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 64)
+		return number(strconv.FormatUint(v, 10), err, "the range of uint64")
+	case event.String:
+		if has := utf8.RuneCountInString(text); has > n {
+			return "", fmt.Sprintf("that has %d characters", has)
+		}
+	}
+	if text == "" {
+		return "", "that is empty"
+	}
+	return text, ""
 }
 
 // RouteOf answers from the file alone while its layout is the first, whose slot→partition map is computed; that of a later
@@ -56,7 +118,7 @@ func RouteOf(ctx context.Context, file, tenant string) (*TenantRoute, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkTenant(tenant); err != nil {
+	if tenant, err = tenantOf(cfg, tenant); err != nil {
 		return nil, err
 	}
 	spec, err := cfg.Layout.WithPartitions(cfg.Kafka.Partitions)

@@ -13,7 +13,8 @@ func (l *Line) ReplayTenant(ctx context.Context, to string, o replay.TenantOptio
 	if err := l.loadLayout(ctx); err != nil {
 		return nil, err
 	}
-	if err := checkTenant(o.Tenant); err != nil {
+	var err error
+	if o.Tenant, err = tenantOf(l.Config, o.Tenant); err != nil {
 		return nil, err
 	}
 	out, err := replay.OpenRowOutput(ctx, l.Config, to)

@@ -2,11 +2,9 @@ package line
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -234,7 +232,10 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 		column int
 		text   *string
 		what   string
-	}{{t.Tenant, &e.Tenant, "tenant"}, {t.ID, &e.ID, "id"}} {
+	}{{t.Tenant, &e.Tenant, "tenant"}, {t.ID, &e.ID, "id"}, {t.Spread, &e.Spread, "spread value"}} {
+		if key.what == "spread value" && (key.column == event.None || *key.text == "") {
+			continue
+		}
 		if key.column == event.None {
 			if *key.text != "" {
 				return bad(fmt.Sprintf("table %s has no tenant: its rows are in every shard", t.Name), "leave the tenant out: slotline where "+t.Name+" ID")
@@ -245,28 +246,21 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 			return bad(fmt.Sprintf("table %s has a tenant, column %s: two arguments are one too few", t.Name, t.Columns[key.column].Name),
 				"slotline where "+t.Name+" TENANT ID")
 		}
-		c, given := t.Columns[key.column], *key.text
-		var err error
-		switch c.Type.Kind {
-		case event.Int32, event.Int64:
-			var n int64
-			n, err = strconv.ParseInt(*key.text, 10, 64)
-			*key.text = strconv.FormatInt(n, 10)
-		case event.Uint64:
-			var n uint64
-			n, err = strconv.ParseUint(*key.text, 10, 64)
-			*key.text = strconv.FormatUint(n, 10)
-		default:
-			if *key.text == "" {
-				err = errors.New("empty")
-			}
+		c, given := &t.Columns[key.column], *key.text
+		canonical, problem := columnText(c, given)
+		if problem == "" && key.what == "tenant" && len(given) > tenantBytesMax {
+			problem = fmt.Sprintf("that has %d bytes, and a tenant has %d at most", len(given), tenantBytesMax)
 		}
-		if err != nil {
-			return bad(fmt.Sprintf("%q is no %s of table %s: column %s is %s", given, key.what, t.Name, c.Name, c.Type), "write it as the column holds it")
+		if problem != "" {
+			return bad(fmt.Sprintf("%.70q is no %s of table %s: column %s is %s, and %s", given, key.what, t.Name, c.Name, c.Type, problem), "write it as the column holds it")
 		}
+		*key.text = canonical
 	}
 	if t.Spread != event.None && t.Spread == t.ID {
 		e.Spread = e.ID
+	}
+	if t.Spread == event.None && e.Spread != "" {
+		return bad(fmt.Sprintf("table %s has no spread column", t.Name), "leave --spread out")
 	}
 	if e.Events == 0 {
 		e.Events = WhereEvents
