@@ -94,6 +94,21 @@ func TestAssignIsEvenAndMovesTheFewest(t *testing.T) {
 	}
 }
 
+// What a relay runs beyond its share stays with it while the only one that lacks lanes is not settled: nothing moves to
+// others that have theirs.
+func TestAssignMovesNothingWhereNobodyHasRoom(t *testing.T) {
+	n := names(3)
+	owners := []string{n[1], n[1], n[0], n[1], n[0], n[1]}
+	peers := []peer{{owner: n[0], settled: true}, {owner: n[1], settled: true}, {owner: n[2]}}
+	if target := assign(owners, peers); !slices.Equal(target, owners) {
+		t.Errorf("%q becomes %q", owners, target)
+	}
+	peers[2].settled = true
+	if target := assign(owners, peers); moved(owners, target, peers) != 2 || uneven(load(target, peers)) > 0 {
+		t.Errorf("%q becomes %q", owners, target)
+	}
+}
+
 // Whatever the relays are like: it depends on the state alone, comes to rest at once, runs no lane at a relay that
 // declines it, leaves none that a relay accepts, and takes none from a live relay for one that is not settled.
 func TestAssignHoldsForAnyState(t *testing.T) {

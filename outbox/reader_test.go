@@ -29,6 +29,7 @@ type laneTable struct {
 	rows   map[uint64]*tableRow
 	next   uint64 // the id that is drawn next
 	act    func(statement string)
+	put    []idRange // what was put into it from another table
 }
 
 type tableRow struct {
@@ -56,6 +57,10 @@ func (c *laneConn) Close() error              { return nil }
 
 func (c *laneConn) ExecContext(_ context.Context, statement string, _ []driver.NamedValue) (driver.Result, error) {
 	c.table.act(statement)
+	if strings.HasPrefix(statement, "INSERT IGNORE INTO "+LaneTable(0)+" (id, ") {
+		c.table.put = append(c.table.put, termsOf(statement)...)
+		return driver.RowsAffected(0), nil
+	}
 	switch statement {
 	case "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED":
 		c.dirty = true
@@ -85,6 +90,27 @@ var (
 	laneLimit = regexp.MustCompile(`LIMIT (\d+)$`)
 )
 
+// termsOf are the ids that a statement's terms are of.
+func termsOf(statement string) []idRange {
+	number := func(text string) uint64 { n, _ := strconv.ParseUint(text, 10, 64); return n }
+	var set idSet
+	for _, m := range laneWhere.FindAllStringSubmatch(statement, -1) {
+		switch {
+		case m[1] != "" && m[2] != "":
+			set.add(idRange{number(m[1]) + 1, number(m[2])}, nil)
+		case m[1] != "":
+			set.add(idRange{number(m[1]) + 1, ^uint64(0)}, nil)
+		case m[3] != "":
+			for text := range strings.SplitSeq(m[3], ",") {
+				set.add(idRange{number(text), number(text)}, nil)
+			}
+		default:
+			set.add(idRange{number(m[4]), number(m[5])}, nil)
+		}
+	}
+	return set.ranges
+}
+
 func (c *laneConn) QueryContext(_ context.Context, statement string, _ []driver.NamedValue) (driver.Rows, error) {
 	l := c.table
 	l.act(statement)
@@ -113,27 +139,11 @@ func (c *laneConn) QueryContext(_ context.Context, statement string, _ []driver.
 	}
 	columns := strings.Split(strings.TrimPrefix(statement[:strings.Index(statement, " FROM ")], "SELECT "), ", ")
 	limit := laneLimit.FindStringSubmatch(statement)
-	terms := laneWhere.FindAllStringSubmatch(statement, -1)
-	if limit == nil || terms == nil {
+	if limit == nil {
 		return nil, fmt.Errorf("the reader asks %q", statement)
 	}
-	number := func(text string) uint64 { n, _ := strconv.ParseUint(text, 10, 64); return n }
-	most := int(number(limit[1]))
-	var wanted idSet
-	for _, m := range terms {
-		switch {
-		case m[1] != "" && m[2] != "":
-			wanted.add(idRange{number(m[1]) + 1, number(m[2])}, nil)
-		case m[1] != "":
-			wanted.add(idRange{number(m[1]) + 1, ^uint64(0)}, nil)
-		case m[3] != "":
-			for text := range strings.SplitSeq(m[3], ",") {
-				wanted.add(idRange{number(text), number(text)}, nil)
-			}
-		default:
-			wanted.add(idRange{number(m[4]), number(m[5])}, nil)
-		}
-	}
+	most, _ := strconv.Atoi(limit[1])
+	wanted := idSet{termsOf(statement)}
 	answer := &laneRows{columns: columns}
 	for _, id := range ids {
 		if len(answer.values) == most {
@@ -148,7 +158,7 @@ func (c *laneConn) QueryContext(_ context.Context, statement string, _ []driver.
 			v = append(v, []byte("flights"), []byte(l.tenant), []byte(strconv.Itoa(r.entity)), int64(event.Upsert), nil, int64(codecJSON),
 				time.Unix(1e9, 0), nil, nil, make([]byte, r.payload), serverSum(l.uuid))
 		}
-		answer.values = append(answer.values, v)
+		answer.values = append(answer.values, v[:len(columns)])
 	}
 	return answer, nil
 }
@@ -590,4 +600,46 @@ func TestP2_ReaderTellsATableThatWasEmptied(t *testing.T) {
 			t.Fatalf("%v %v, read up to %d", b, err, r.gaps.read)
 		}
 	})
+}
+
+// More rows than one statement may put back into the lane table are put back in several, each once and none left out.
+func TestP2_PurgePutsBackEachLateRow(t *testing.T) {
+	rnd := random(t)
+	for _, n := range []int{1, foundRows - 1, foundRows, foundRows + 1, 2*foundRows + 1, 3 * foundRows} {
+		private := &laneTable{uuid: "server-a", rows: map[uint64]*tableRow{}, act: func(string) {}}
+		var want idSet
+		var open []idRange
+		id := uint64(1)
+		for left := n; left > 0; {
+			from := id
+			for range min(left, 1+rnd.IntN(50)) {
+				private.rows[id] = &tableRow{id: id, committed: true}
+				want.add(idRange{id, id}, nil)
+				id += 1 + uint64(rnd.IntN(2))
+				left--
+			}
+			open = append(open, idRange{from, id})
+			id += 2
+			private.rows[id-1] = &tableRow{id: id - 1, committed: true} // settled: published before
+		}
+		db := sql.OpenDB(private)
+		p := &purger{db: db, lane: 0}
+		var late []uint64
+		err := p.putBack(t.Context(), purgeTable(0, 7), open, &late)
+		db.Close()
+		var put idSet
+		for _, r := range private.put {
+			put.add(r, nil)
+		}
+		var reported idSet
+		for _, id := range late {
+			reported.add(idRange{id, id}, nil)
+		}
+		if err != nil || len(late) != n || !slices.Equal(put.ranges, want.ranges) || !slices.Equal(reported.ranges, want.ranges) {
+			t.Fatalf("%d rows: %d put back, %d reported, %v", n, put.count(), len(late), err)
+		}
+		if n := countIDs(private.put); n != put.count() {
+			t.Fatalf("%d rows are put back in statements for %d", put.count(), n)
+		}
+	}
 }

@@ -66,6 +66,7 @@ type model struct {
 	older  bool         // a database was
 	part0  int32        // the run's partition
 	asleep []*modelLife // replaced, and not told: also by the same process
+	picky  string       // the one shard that refuses bad rows; "" if all do
 	faulty []string
 	seen   map[string]int
 }
@@ -150,6 +151,42 @@ func TestP4_SinkAgainstAModel(t *testing.T) {
 	}
 }
 
+// A row of a broadcast table that one shard refuses is in none, whichever it is: the other waits for it, and commits
+// neither the row nor its progress.
+func TestP6_BroadcastRowThatOneShardRefusesIsInNone(t *testing.T) {
+	for _, picky := range []string{"s1", "s2"} {
+		for seed := range uint64(20) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := map[string]int{}
+				m := newModel(t, seen)
+				defer m.close()
+				m.picky, m.random = picky, rand.New(rand.NewPCG(seed, 0))
+				p := m.layout.Broadcast()
+				m.log, m.end = map[int32][]modelEvent{}, map[int32]int64{}
+				for i := range int64(6) {
+					e := m.event(0, i%3, 2+i/3, false, false) // the second is bad, and a lower version than the fifth
+					if i == 1 {
+						e = m.event(0, 1, 4, false, false)
+					}
+					e.message.Offset, e.message.LeaderEpoch = i, 3
+					m.log[p], m.end[p] = append(m.log[p], e), i+1
+				}
+				m.begin(seed, p)
+				for _, s := range m.shards {
+					s.faults = false
+				}
+				m.drain(p)
+				for _, text := range m.faulty {
+					t.Error(text)
+				}
+				if !m.log[p][1].bad || seen["rejected"] != 1 {
+					t.Errorf("%d events were rejected", seen["rejected"])
+				}
+			})
+		}
+	}
+}
+
 func newModel(t testing.TB, seen map[string]int) *model {
 	t.Helper()
 	cfg, err := config.Parse("slotline.yaml", []byte(modelFile))
@@ -165,7 +202,7 @@ func newModel(t testing.TB, seen map[string]int) *model {
 		t.Fatal(err)
 	}
 	for _, name := range m.layout.Shards() {
-		s := &modelShard{conns: map[*modelConn]bool{}, locks: map[int32]*modelConn{}, struck: m.seen}
+		s := &modelShard{name: name, conns: map[*modelConn]bool{}, locks: map[int32]*modelConn{}, struck: m.seen}
 		m.shards[name] = s
 	}
 	for p := range int32(modelPartitions) {
@@ -229,35 +266,9 @@ func (m *model) wrong(format string, args ...any) {
 // run plays one history of one partition. Everything is decided by the seed.
 func (m *model) run(seed uint64) {
 	m.random = rand.New(rand.NewPCG(seed, 0))
-	m.lives, m.asleep = map[[2]int32]*modelLife{}, nil
-	m.back, m.older, m.last = false, false, 0
 	p := int32(m.random.IntN(modelPartitions))
-	m.part0 = p
 	m.write(p)
-	for i, name := range m.layout.Shards() {
-		s := m.shards[name]
-		s.crash()
-		clear(s.locks)
-		s.random, s.faults = rand.New(rand.NewPCG(seed, uint64(i+1))), true
-		s.backups, s.struck, s.below = nil, map[string]int{}, partitioner.NoMonth
-		s.now = modelState{map[int32]progress.Row{}, map[string]modelRow{}}
-		for p := range int32(modelPartitions) {
-			if slices.Contains(m.shardsOf(p), name) {
-				s.now.progress[p] = progress.Row{Key: progress.Key{Sink: "mysql", Partition: m.part(p)}, LeaderEpoch: -1}
-			}
-		}
-		commits := 0
-		s.checked = func(c *modelConn, moved []int32) {
-			s.struck["commits"]++
-			if commits++; len(m.faulty) == 0 {
-				m.check(name, c, moved)
-			}
-		}
-		s.between = nil
-		if name == "s2" {
-			s.between = m.others
-		}
-	}
+	m.begin(seed, p)
 	for range 8 {
 		process := int32(m.random.IntN(modelProcesses))
 		if m.random.IntN(3) > 0 {
@@ -281,6 +292,37 @@ func (m *model) run(seed uint64) {
 	for _, s := range m.shards {
 		for kind, n := range s.struck {
 			m.seen[kind] += n
+		}
+	}
+}
+
+// begin empties the shards for one partition's history.
+func (m *model) begin(seed uint64, p int32) {
+	m.lives, m.asleep = map[[2]int32]*modelLife{}, nil
+	m.back, m.older, m.last = false, false, 0
+	m.part0 = p
+	for i, name := range m.layout.Shards() {
+		s := m.shards[name]
+		s.crash()
+		clear(s.locks)
+		s.random, s.faults = rand.New(rand.NewPCG(seed, uint64(i+1))), true
+		s.backups, s.struck, s.below = nil, map[string]int{}, partitioner.NoMonth
+		s.now = modelState{map[int32]progress.Row{}, map[string]modelRow{}}
+		for p := range int32(modelPartitions) {
+			if slices.Contains(m.shardsOf(p), name) {
+				s.now.progress[p] = progress.Row{Key: progress.Key{Sink: "mysql", Partition: m.part(p)}, LeaderEpoch: -1}
+			}
+		}
+		commits := 0
+		s.checked = func(c *modelConn, moved []int32) {
+			s.struck["commits"]++
+			if commits++; len(m.faulty) == 0 {
+				m.check(name, c, moved)
+			}
+		}
+		s.between = nil
+		if name == "s2" {
+			s.between = m.others
 		}
 	}
 }
@@ -640,7 +682,9 @@ func (m *model) event(kind int, id, version int64, deleted, broken bool) modelEv
 	name := fmt.Sprintf("v%d", version)
 	bad := (id*5+version)%9 == 0 && !deleted
 	if bad {
-		name = fmt.Sprintf("bad%d", version)
+		if name = fmt.Sprintf("bad%d", version); m.picky != "" {
+			name = "bad@" + m.picky
+		}
 	}
 	e := event.Event{ID: event.NewID(), Op: event.Upsert, Version: version, Time: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC),
 		LayoutEpoch: m.layout.Epoch(), Outbox: event.OutboxPosition{Generation: 1, ID: uint64(version)}}
