@@ -96,11 +96,11 @@ func TestCommandsNameAServerThatSaysNothing(t *testing.T) {
 	w.waitDrained(t, time.Minute)
 	run.Stop(t, time.Minute)
 	silent := silence(t)
-	without := func(database string) *wholeLine {
+	instead := func(address, rest string) *wholeLine {
 		file := filepath.Join(t.TempDir(), "slotline.yaml")
-		text := strings.Replace(w.text(t), servers.s1.Addr+"/"+database, silent+"/"+database, 1)
+		text := strings.Replace(w.text(t), address+rest, silent+rest, 1)
 		if text == w.text(t) {
-			t.Fatalf("the file does not name %s", database)
+			t.Fatalf("the file does not name %s", address+rest)
 		}
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,8 @@ func TestCommandsNameAServerThatSaysNothing(t *testing.T) {
 		other.file = file
 		return &other
 	}
-	outbox, s2 := without(namedDatabase(t, w.outbox)), without(namedDatabase(t, w.shards["s2"]))
+	outbox, s2 := instead(servers.s1.Addr, "/"+namedDatabase(t, w.outbox)), instead(servers.s1.Addr, "/"+namedDatabase(t, w.shards["s2"]))
+	kafka := instead(w.kafka.Brokers[0], "")
 	for _, c := range []struct {
 		line *wholeLine
 		args string
@@ -127,11 +128,10 @@ func TestCommandsNameAServerThatSaysNothing(t *testing.T) {
 		{s2, "tables", "mysql/s2"},
 		{s2, "apply --dry-run", "shard s2"},
 		{s2, "replay status", "shard s2"},
+		{kafka, "run", `msg="waits for an answer of Kafka" part=mysql host=` + silent},
+		{kafka, "apply --dry-run", "SL2"},
 	} {
-		name := "outbox "
-		if c.line == s2 {
-			name = "s2 "
-		}
+		name := map[*wholeLine]string{outbox: "outbox ", s2: "s2 ", kafka: "kafka "}[c.line]
 		t.Run(name+c.args, func(t *testing.T) {
 			t.Parallel()
 			if c.args == "status" {
@@ -145,6 +145,36 @@ func TestCommandsNameAServerThatSaysNothing(t *testing.T) {
 				t.Errorf("exit status %d\n%s", r.Code, all)
 			}
 		})
+	}
+}
+
+// A start without Kafka says what it waits for, and then what it ends for; not that it runs, nor that it has drained.
+func TestRunWithoutKafkaSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newLine(t, sharedServers(t), "")
+	away, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker := away.Addr().String()
+	away.Close() // nobody listens there
+	file := filepath.Join(t.TempDir(), "slotline.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(w.text(t), w.kafka.Brokers[0], broker, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := harness.Command{Args: []string{"-c", file, "run"}, Name: "run"}.Run(t, 30*time.Second)
+	for _, says := range []string{"msg=starting", "a part cannot go on; the process ends", "SL2", "do: "} {
+		if !strings.Contains(r.Stderr, says) {
+			t.Errorf("the log does not say %q", says)
+		}
+	}
+	if r.Code != 1 || strings.Contains(r.Stderr, "msg=running") || strings.Contains(r.Stderr, "msg=drained") {
+		t.Errorf("exit status %d\n%s", r.Code, r.Stderr)
+	}
+	relay := harness.Command{Args: []string{"-c", file, "relay"}, Name: "relay"}.Start(t) // it publishes nothing yet, and loses nothing
+	relay.WaitOutput(t, broker, 30*time.Second)
+	if r := relay.Stop(t, 30*time.Second); r.Code != 0 {
+		t.Errorf("a relay without Kafka ended with %d", r.Code)
 	}
 }
 

@@ -31,10 +31,13 @@ func newHealth(parts ...string) *health {
 	return h
 }
 
-func (h *health) ready(part string) {
+// ready says whether it is the last part that had to begin.
+func (h *health) ready(part string) (all bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	_, last := h.waiting[part]
 	delete(h.waiting, part)
+	return last && len(h.waiting) == 0
 }
 
 func (h *health) drain() {

@@ -92,6 +92,7 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	l.Log.Info("starting", "line", l.Config.Line, "parts", fmt.Sprint(names), "layout_epoch", l.layout.Epoch())
 	var wg sync.WaitGroup
 	errs := make([]error, len(names))
 	for i, name := range names {
@@ -107,6 +108,7 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 				return
 			}
 			if err != nil && ctx.Err() == nil {
+				l.Log.Error("a part cannot go on; the process ends", "part", name, "code", fault.CodeOf(err))
 				cancel(err) // the others drain: a process without one of its parts would look well and not be
 			}
 			if err != nil && !errors.Is(err, context.Canceled) {
@@ -114,9 +116,10 @@ func (l *Line) Run(ctx context.Context, parts Parts) (halted bool, err error) {
 			}
 		})
 	}
-	l.Log.Info("running", "line", l.Config.Line, "parts", fmt.Sprint(names), "layout_epoch", l.layout.Epoch())
 	wg.Wait()
-	l.Log.Info("drained", "line", l.Config.Line)
+	if context.Cause(ctx) == context.Canceled { // asked to end, not because a part could not go on
+		l.Log.Info("drained", "line", l.Config.Line)
+	}
 	for _, err := range errs {
 		switch h := (*consumers.Halted)(nil); {
 		case errors.As(err, &h), errors.As(err, new(*haltedLanes)):
@@ -217,7 +220,7 @@ func (w *workers) relay(ctx context.Context) error {
 		NewWriter: func(lane int) (outbox.Writer, error) { return outboxkafka.New(w.Config, lane, w.Log) }})
 	defer w.follow.take(func(now force) { r.SetLayout(now.layout) })()
 	w.reg.MustRegister(laneCollector{r})
-	w.ready.ready("relay")
+	w.begun("relay")
 	if err := r.Run(ctx); err != nil {
 		for _, lane := range r.Lanes() {
 			if lane.Halted != nil {
@@ -305,7 +308,21 @@ func (w *workers) consume(ctx context.Context, cfg *config.Config, sink consumer
 		}
 		past = a
 	}
+	waits := time.AfterFunc(kafkaPatience, func() {
+		w.Log.Warn("waits for an answer of Kafka", "part", part, "host", strings.Join(cfg.Kafka.Brokers, " "))
+	})
+	defer waits.Stop()
 	return consumers.Run(ctx, consumers.Options{Config: cfg, History: past, Sink: sink, Logger: w.Log, Registerer: w.reg, Applied: applied,
 		MemoryBytesMax: w.memory[part], InstanceID: w.parts.Instance, Reload: w.follow.ask,
-		Ready: func() { w.ready.ready(part) }})
+		Ready: func() { waits.Stop(); w.begun(part) }})
+}
+
+// kafkaPatience is from when on a start says that Kafka has not answered yet; the start fails some seconds later.
+const kafkaPatience = 2 * time.Second
+
+// begun notes that a part has what it needs to begin.
+func (w *workers) begun(part string) {
+	if w.ready.ready(part) {
+		w.Log.Info("running", "line", w.Config.Line, "parts", fmt.Sprint(w.parts.names()))
+	}
 }
