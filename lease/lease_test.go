@@ -284,3 +284,27 @@ func TestNewOwner(t *testing.T) {
 		t.Errorf("%q, %q", a, b)
 	}
 }
+
+// Two renewals are under way; the answer to the earlier one comes last. It ends the lease no sooner than the later one said.
+func TestRenewalsMayOvertakeEachOther(t *testing.T) {
+	bubble(t, func(t *testing.T, m *memStore) {
+		h := take(t, m, "a")
+		m.back = 300 * time.Millisecond
+		done := make(chan error)
+		go func() { done <- h.Renew(t.Context()) }()
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		m.back = 0
+		later := time.Now()
+		if err := h.Renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if want := later.Add(ttl); !h.Deadline().Equal(want) {
+			t.Errorf("the lease runs out %v before the later renewal says", want.Sub(h.Deadline()))
+		}
+		h.end()
+	})
+}

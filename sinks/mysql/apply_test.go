@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/progress"
 )
 
 // What several shards say of one batch becomes one answer: an ended ownership before a halt, both before a step back,
@@ -133,5 +135,58 @@ func TestOutageTextSaysSinceWhenAndHowOften(t *testing.T) {
 	}
 	if !fault.Is(err, fault.Transient) || !errors.Is(err, readOnly) {
 		t.Errorf("%v is of class %s", err, fault.ClassOf(err))
+	}
+}
+
+// Each shard is sent what it lacks of a batch, from where it stands: nothing that it has, and nothing where it lacks what
+// lies below.
+func TestP4_ShardsAreSentWhatTheyLack(t *testing.T) {
+	const from, to = 10, 20
+	for _, c := range []struct {
+		next  [2]int64 // where s1 and s2 stand
+		start map[string]int64
+		back  bool
+	}{
+		{[2]int64{10, 10}, map[string]int64{"s1": 10, "s2": 10}, false},
+		{[2]int64{20, 10}, map[string]int64{"s2": 10}, false},
+		{[2]int64{15, 25}, map[string]int64{"s1": 15}, false},
+		{[2]int64{20, 21}, nil, false},
+		{[2]int64{10, 9}, nil, true},
+		{[2]int64{0, 20}, nil, true},
+	} {
+		part := event.Partition{Topic: "t.events"}
+		st := &state{shards: []*shard{{name: "s1"}, {name: "s2"}}}
+		o := &owned{sink: &Sink{name: "mysql"}, part: part, holds: map[string]*hold{}}
+		for i, sh := range st.shards {
+			o.holds[sh.name] = &hold{shard: sh, row: progress.Row{Key: progress.Key{Partition: part}, Next: c.next[i], LeaderEpoch: 2}}
+		}
+		buffer := &rows{}
+		for i, shard := range []int32{0, 0, 1} {
+			buffer.entries = append(buffer.entries, entry{place: newPlace(shard, 0, 0), message: int32(i)})
+		}
+		p := &prepared{owned: o, state: st, at: event.Range{Partition: part, From: from, To: to, LeaderEpoch: -1}, buffer: buffer, shards: []int32{0, 1}}
+		tasks, err := o.tasks(t.Context(), p)
+		var rewound *event.Rewound
+		if errors.As(err, &rewound) != c.back || !c.back && err != nil {
+			t.Errorf("shards at %v: %v", c.next, err)
+			continue
+		}
+		if c.back && rewound.Positions[0].Next != min(c.next[0], c.next[1]) {
+			t.Errorf("shards at %v: back to %v", c.next, rewound.Positions)
+		}
+		got := map[string]int64{}
+		for _, task := range tasks {
+			got[task.shard.name] = task.advance.Start
+			first, n := 0, 2 // its own entries
+			if task.shard.name == "s2" {
+				first, n = 2, 1
+			}
+			if task.advance.End != to || task.advance.LeaderEpoch != 2 || len(task.entries) != n || task.entries[0].message != int32(first) {
+				t.Errorf("shards at %v: %s is sent %+v up to %d", c.next, task.shard.name, task.entries, task.advance.End)
+			}
+		}
+		if !maps.Equal(got, c.start) {
+			t.Errorf("shards at %v: sent from %v, wanted %v", c.next, got, c.start)
+		}
 	}
 }
