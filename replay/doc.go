@@ -15,7 +15,8 @@
 // swap, whether all tables of the shard are swapped or some: the live progress goes back to the lesser of the two, and
 // versions make what is applied again change nothing. Whoever wakes up after the swap, sink or job, finds its progress row
 // with another owner epoch, or gone. Any process takes a job over when its lease has run out; each stage is resumed, and
-// a process that was killed in the swap left either none of it done or all of it, since one RENAME is.
+// a process that was killed in the swap left either none of it done or all of it, since one RENAME is; or the progress
+// alone, which whoever goes on takes back.
 //
 // It assumes: MySQL 8.0.13 or later (RENAME under LOCK TABLES, and atomic); a log that is complete from offset 0, in
 // the topics or, below their start, in the archive; the privileges that Privileges names.

@@ -10,6 +10,7 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/internal/progress"
+	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/sinks/mysql"
 )
 
@@ -33,11 +34,14 @@ type feed struct {
 func (r *Replay) newFeed(j *Job, sink string) *feed {
 	return &feed{job: j, filling: filling{r: r, jobName: j.Name, sink: sink, live: liveSink,
 		next: fmt.Sprintf("slotline replay resume %s; or slotline replay abort %s", j.Name, j.Name),
-		pace: pace{perSecond: j.Spec.PerSecond}, yieldAbove: j.Spec.YieldAbove, failed: make(chan error, 1)}}
+		pace: pace{perSecond: j.Spec.PerSecond}, yieldAbove: j.Spec.YieldAbove, failed: make(chan error, 1), reached: make(chan struct{}, 1)}}
 }
 
-// feedFor begins to apply the log to the tables with a suffix, as a sink of its own.
-func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*feed, error) {
+// feedFor begins to apply the log to the tables with a suffix, which are there, as a sink of its own.
+func (r *Replay) feedFor(ctx context.Context, h *lease.Held, j *Job, sink, suffix string) (*feed, error) {
+	if err := r.reclaim(ctx, h, j, sink); err != nil {
+		return nil, err
+	}
 	tables, err := r.sinkOf(j, sink, suffix)
 	if err != nil {
 		return nil, err
@@ -60,6 +64,33 @@ func (r *Replay) feedFor(ctx context.Context, j *Job, sink, suffix string) (*fee
 	}
 	f.start(ctx)
 	return f, nil
+}
+
+// reclaim has the job's progress be a sink's, whose tables are there: a swap that was cut off between its two statements has
+// given the progress away and not the tables. A process that has lost the job changes nothing.
+func (r *Replay) reclaim(ctx context.Context, h *lease.Held, j *Job, sink string) error {
+	other := oldSink(j.Name)
+	if sink == other {
+		other = shadowSink(j.Name)
+	}
+	tx, err := r.db.BeginTx(ctx, nil)
+	if err != nil {
+		return r.wrap(err)
+	}
+	defer tx.Rollback()
+	var ours int
+	err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM `slotline_job` WHERE `job`=? AND "+lease.Guard+" FOR UPDATE",
+		append([]any{j.Name}, h.Fence().Args()...)...).Scan(&ours)
+	if err == nil && ours == 0 {
+		return lost(j.Name)
+	}
+	if err == nil {
+		err = progress.Rename(ctx, tx, other, sink, r.o.Config.Topics())
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	return r.wrap(err)
 }
 
 // start applies the log to the tables until rest, or the end of ctx.

@@ -22,7 +22,8 @@ type deadLetter = consumers.DeadLetter
 
 const (
 	feedBatchAge = 100 * time.Millisecond
-	// lookPeriod is how often logs and progress are looked at while a job runs.
+	// lookPeriod is how often logs and progress are looked at while a job runs; once more when its own batches have reached
+	// what the last look saw of the log, if that is waited for.
 	lookPeriod = 500 * time.Millisecond
 	// caughtUp is how far behind the log tables may be that are to take the live ones' place.
 	caughtUp = 2 * time.Second
@@ -45,9 +46,11 @@ type filling struct {
 	yieldAbove time.Duration // how far the live sink may be behind before the job waits for it; 0: never
 	sending    sync.RWMutex  // held for reading while a batch is applied
 
-	failed chan error // one at most: why it cannot go on
-	deadMu sync.Mutex
-	dead   int // letters of this run
+	failed  chan error // one at most: why it cannot go on
+	mu      sync.Mutex
+	dead    int           // letters of this run
+	missing ends          // what the last look saw of logs, and batches have not reached since; nil: nobody waits for that
+	reached chan struct{} // has room for one: nothing is missing any more
 
 	mineLag, liveLag lag
 }
@@ -58,9 +61,46 @@ func (f *filling) consume(ctx context.Context, sink consumers.Sink, batch consum
 	// What waits for the job's pace is in flight too, and who pauses a job waits for it; what is cut off is rolled back.
 	cfg.Limits.DrainTimeout = min(cfg.Limits.DrainTimeout, drainMax)
 	cfg.Dead.HaltPerMinute = math.MaxInt32 // what a year of events refuses comes within a minute; deadMax bounds it
-	err := f.r.history().consume(ctx, consumers.Options{Config: &cfg, Sink: sink, Logger: f.r.o.Logger, Batch: batch, Reload: reload, Bury: f.bury})
+	err := f.r.history().consume(ctx, consumers.Options{Config: &cfg, Sink: sink, Logger: f.r.o.Logger, Batch: batch, Reload: reload, Bury: f.bury,
+		Applied: f.applied})
 	if err != nil && ctx.Err() == nil {
 		f.fail(err)
+	}
+}
+
+// awaits has applied tell when batches have reached what a look saw of the logs, if the tables are far behind.
+func (f *filling) awaits(s standing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.missing = nil
+	if s.near() {
+		return
+	}
+	f.missing = ends{}
+	for p, end := range s.log {
+		if s.mine[p] < end {
+			f.missing[p] = end
+		}
+	}
+}
+
+// applied takes note of a batch that is committed.
+func (f *filling) applied(a consumers.Applied) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.missing) == 0 {
+		return
+	}
+	for _, r := range a.Ranges {
+		if r.To >= f.missing[r.Partition] {
+			delete(f.missing, r.Partition)
+		}
+	}
+	if len(f.missing) == 0 {
+		select {
+		case f.reached <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -81,10 +121,10 @@ func (f *filling) halted(p event.Partition, why *fault.Error) {
 // bury keeps the events that the tables cannot hold with the job, not in the dead-letter topic: the live sink's letters
 // are there already.
 func (f *filling) bury(ctx context.Context, letters []deadLetter) error {
-	f.deadMu.Lock()
+	f.mu.Lock()
 	f.dead += len(letters)
 	many := f.dead > deadMax
-	f.deadMu.Unlock()
+	f.mu.Unlock()
 	if many {
 		return &fault.Error{Code: codeHalted, Class: fault.Fatal,
 			What: fmt.Sprintf("job %s: more than %d events cannot be applied, the last: %s", f.jobName, deadMax, letters[0].Error),
@@ -131,6 +171,9 @@ type standing struct {
 	liveBehind      time.Duration
 	liveAlive       bool // a live sink is at work: what is halted, or has no owner, is not waited for
 }
+
+// near says that the job's tables hold nearly all of the log.
+func (s standing) near() bool { return s.mineKnown && s.mineBehind <= caughtUp }
 
 // look asks how far all are.
 func (f *filling) look(ctx context.Context) (s standing, err error) {
@@ -188,12 +231,14 @@ func (f *filling) until(ctx context.Context, stage string, enough func(standing)
 			if enough(s) {
 				return nil
 			}
+			f.awaits(s)
 		}
 		select {
 		case err := <-f.failed:
 			return err
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-f.reached:
 		case <-time.After(lookPeriod):
 		}
 	}

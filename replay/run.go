@@ -181,7 +181,7 @@ func (r *Replay) Run(ctx context.Context, name string) error {
 			r.say("done", r.nextText(j))
 			return nil
 		}
-		return r.observe(ctx, j)
+		return r.observe(ctx, h, j)
 	})
 }
 
@@ -345,7 +345,7 @@ func (r *Replay) Undo(ctx context.Context, name string) error {
 			return err
 		}
 		if left { // else it was swapped back before, and cut off
-			f, err := r.feedFor(ctx, j, oldSink(name), oldSuffix(name))
+			f, err := r.feedFor(ctx, h, j, oldSink(name), oldSuffix(name))
 			if err != nil {
 				return err
 			}
@@ -354,7 +354,7 @@ func (r *Replay) Undo(ctx context.Context, name string) error {
 				return err
 			}
 			err = f.beside(ctx, func(ctx context.Context) error {
-				s, err := r.swap(ctx, f, oldSuffix(name), shadowSuffix(name), "")
+				s, err := r.swap(ctx, f, oldSuffix(name), shadowSuffix(name), shadowSink(name))
 				if err == nil {
 					r.saySwapped("undo", s)
 				}
@@ -452,7 +452,7 @@ func (r *Replay) fill(ctx context.Context, h *lease.Held, j *Job) (*feed, error)
 			return nil, err
 		}
 	}
-	f, err := r.feedFor(ctx, j, shadowSink(j.Name), shadowSuffix(j.Name))
+	f, err := r.feedFor(ctx, h, j, shadowSink(j.Name), shadowSuffix(j.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -565,10 +565,9 @@ func (r *Replay) partitions(ctx context.Context) ([]progress.Row, error) {
 func (r *Replay) catchUp(ctx context.Context, f *feed, stage string) error {
 	meter := newMeter()
 	err := f.until(ctx, string(f.job.Stage), func(s standing) bool {
-		near := s.mineKnown && s.mineBehind <= caughtUp
 		done, all := s.mine.sum(), max(s.log.sum(), 1)
 		r.tell(Line{Stage: stage, Text: meter.text(time.Now(), done, all, s), Passing: true})
-		return near
+		return s.near()
 	})
 	f.pace.hold(false)
 	if err == nil {
@@ -582,8 +581,8 @@ func (r *Replay) nextText(j *Job) string {
 }
 
 // observe keeps the old tables current until ctx ends.
-func (r *Replay) observe(ctx context.Context, j *Job) error {
-	f, err := r.feedFor(ctx, j, oldSink(j.Name), oldSuffix(j.Name))
+func (r *Replay) observe(ctx context.Context, h *lease.Held, j *Job) error {
+	f, err := r.feedFor(ctx, h, j, oldSink(j.Name), oldSuffix(j.Name))
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,6 @@ const (
 
 	errLockWait    = 1205
 	errInterrupted = 1317
-	errTableExists = 1050
 	errKeyExists   = 1061
 )
 
@@ -39,8 +38,8 @@ type Swapped struct {
 	Waited time.Duration // from when they were asked for: what a reader or a sink waited at most
 }
 
-// swap has the tables with suffix from, which f keeps, become the live ones, which get suffix to. after, which may be empty, is
-// the sink that is to keep those. f rests from before it is tried: its progress rows go with it.
+// swap has the tables with suffix from, which f keeps, become the live ones, which get suffix to. after is the sink that is to
+// keep those. f rests from before it is tried: its progress rows go with it.
 func (r *Replay) swap(ctx context.Context, f *feed, from, to, after string) (Swapped, error) {
 	p, err := r.pairing(f.job, from)
 	if err != nil {
@@ -51,7 +50,7 @@ func (r *Replay) swap(ctx context.Context, f *feed, from, to, after string) (Swa
 		return Swapped{}, err
 	}
 	wait, deadline := lockWaitFirst, time.Now().Add(lockFor)
-	for {
+	for try := 1; ; try++ {
 		if err := p.complete(ctx, r.db, r.o.Shard); err != nil {
 			return Swapped{}, r.wrap(err)
 		}
@@ -69,9 +68,15 @@ func (r *Replay) swap(ctx context.Context, f *feed, from, to, after string) (Swa
 		case time.Now().After(deadline):
 			return done, r.lockError(ctx, f.job, pairs)
 		}
+		if try == 2 { // not only a batch of the live sink
+			r.say("swap", "waits for the tables, which others have: "+strings.ReplaceAll(r.holders(ctx, pairs), "\n", "; "))
+		}
 		f.start(ctx)
 		wait = min(wait*3/2, lockWaitMax)
 		if err := sleep(ctx, lockPause); err != nil {
+			return done, err
+		}
+		if err := f.until(ctx, "swap", standing.near); err != nil { // readers are not to go back by what f has rested
 			return done, err
 		}
 	}
@@ -109,7 +114,7 @@ func (r *Replay) trySwap(ctx context.Context, p *pairing, pairs []pair, beside, 
 		return s, false, r.wrap(err)
 	}
 	if _, err := conn.ExecContext(work, renameSQL(pairs, to)); err != nil {
-		return s, mysqldb.Number(err) == errTableExists, r.wrap(err)
+		return s, false, r.wrap(err)
 	}
 	_, err = conn.ExecContext(work, "UNLOCK TABLES")
 	ended := time.Now()
@@ -189,19 +194,22 @@ func (r *Replay) killable(ctx context.Context, conn *sql.Conn, id int64, stateme
 	}
 }
 
-// lockError says who has the tables.
-func (r *Replay) lockError(ctx context.Context, j *Job, pairs []pair) error {
+// holders are who has the tables locked, a line each; "" when it may not be asked, or nobody has.
+func (r *Replay) holders(ctx context.Context, pairs []pair) string {
 	var names []string
 	for _, p := range pairs {
 		names = append(names, quote(p.live.Name), quote(p.beside.Name))
 	}
-	holders := r.sessions(ctx, "SELECT DISTINCT t.PROCESSLIST_ID, COALESCE(t.PROCESSLIST_USER,''), COALESCE(t.PROCESSLIST_HOST,''), "+
+	return r.sessions(ctx, "SELECT DISTINCT t.PROCESSLIST_ID, COALESCE(t.PROCESSLIST_USER,''), COALESCE(t.PROCESSLIST_HOST,''), "+
 		"COALESCE(t.PROCESSLIST_TIME,0), COALESCE(t.PROCESSLIST_INFO,'') FROM performance_schema.metadata_locks l "+
 		"JOIN performance_schema.threads t ON t.THREAD_ID=l.OWNER_THREAD_ID WHERE l.OBJECT_TYPE='TABLE' AND l.OBJECT_SCHEMA=DATABASE() "+
 		"AND l.LOCK_STATUS='GRANTED' AND t.PROCESSLIST_ID<>CONNECTION_ID() AND l.OBJECT_NAME IN ("+strings.Join(names, ",")+") LIMIT 5")
+}
+
+func (r *Replay) lockError(ctx context.Context, j *Job, pairs []pair) error {
 	return &fault.Error{Code: codeLock, Class: fault.Transient,
 		What: fmt.Sprintf("job %s: the tables of shard %s could not be locked within %s; nothing was changed", j.Name, r.o.Shard, short(lockFor)),
-		Why:  holders, Do: fmt.Sprintf("let those end, or KILL them; then slotline replay resume %s", j.Name)}
+		Why:  r.holders(ctx, pairs), Do: fmt.Sprintf("let those end, or KILL them; then slotline replay resume %s", j.Name)}
 }
 
 // sessions lists what a query finds, a line each; "" when it may not be asked.
@@ -216,7 +224,7 @@ func (r *Replay) sessions(ctx context.Context, query string) string {
 		var id, seconds int64
 		var user, host, info string
 		if rows.Scan(&id, &user, &host, &seconds, &info) == nil {
-			lines = append(lines, fmt.Sprintf("connection %d of %s@%s, for %d s: %.80s", id, user, host, seconds, info))
+			lines = append(lines, strings.TrimSuffix(fmt.Sprintf("connection %d of %s@%s, for %d s: %.80s", id, user, host, seconds, info), ": "))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -9,9 +9,10 @@ import (
 
 // Swap is for tables that change places: those that sink live keeps with those that sink beside keeps. It is called in a
 // session that has locked the table for writing. Both have applied what lies below the lesser of their two offsets, so
-// there live goes on; its owner epochs grow by one and its owners are gone, so that no statement that was made before
-// hits the tables that come. beside's rows are deleted, and rows of the same offsets are made for sink after, which keeps
-// the tables that live had; "" makes none. Rows of topics that are not given stay as they are.
+// there live goes on, and whoever keeps the tables that live had: sink after, to which beside's rows go. Owner epochs grow by
+// one and owners are gone, so that no statement that was made before hits the tables that come. All of a topic is one
+// statement: where the tables do not change places in the end, Rename has beside go on as if nothing had been. Rows of topics
+// that are not given stay as they are.
 func Swap(ctx context.Context, q Querier, topics []string, live, beside, after string) error {
 	rows, err := List(ctx, q, live)
 	if err != nil {
@@ -32,15 +33,8 @@ func Swap(ctx context.Context, q Querier, topics []string, live, beside, after s
 		if len(both) == 0 {
 			continue
 		}
-		statements := []string{rewindSQL(live, topic, both),
-			"DELETE FROM `slotline_progress` WHERE `sink`=" + quoteText(beside) + " AND `topic`=" + quoteText(topic)}
-		if after != "" {
-			statements = append(statements, insertSQL(after, topic, both))
-		}
-		for _, statement := range statements {
-			if _, err := q.ExecContext(ctx, statement); err != nil {
-				return err
-			}
+		if _, err := q.ExecContext(ctx, swapSQL(live, beside, after, topic, both)); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -56,8 +50,8 @@ func lesser(live, beside Row) Row {
 	return r
 }
 
-// rewindSQL sets the rows of one topic in one statement: each would be a commit.
-func rewindSQL(sink, topic string, rows []Row) string {
+// swapSQL sets the rows of one topic, of both sinks.
+func swapSQL(live, beside, after, topic string, rows []Row) string {
 	column := func(name string, value func(r *Row) int64) string {
 		var b strings.Builder
 		b.WriteString("`" + name + "`=CASE `part`")
@@ -71,31 +65,24 @@ func rewindSQL(sink, topic string, rows []Row) string {
 	for i, r := range rows {
 		parts[i] = strconv.Itoa(int(r.Number))
 	}
-	return "UPDATE `slotline_progress` SET `owner`='',`owner_epoch`=`owner_epoch`+1," +
+	return "UPDATE `slotline_progress` SET `sink`=IF(`sink`=" + quoteText(live) + ",`sink`," + quoteText(after) + ")," +
+		"`owner`='',`owner_epoch`=`owner_epoch`+1," +
 		column("next_off", func(r *Row) int64 { return r.Next }) + "," +
 		column("applied_off", func(r *Row) int64 { return r.Applied }) + "," +
 		column("leader_epoch", func(r *Row) int64 { return int64(r.LeaderEpoch) }) +
-		",`updated_at`=UTC_TIMESTAMP(6) WHERE `sink`=" + quoteText(sink) + " AND `topic`=" + quoteText(topic) +
+		",`updated_at`=UTC_TIMESTAMP(6) WHERE `sink` IN (" + quoteText(live) + "," + quoteText(beside) + ") AND `topic`=" + quoteText(topic) +
 		" AND `part` IN (" + strings.Join(parts, ",") + ")"
 }
 
-func insertSQL(sink, topic string, rows []Row) string {
-	var b strings.Builder
-	b.WriteString("INSERT INTO `slotline_progress` (`sink`,`topic`,`part`,`next_off`,`applied_off`,`topic_id`,`leader_epoch`," +
-		"`owner`,`owner_epoch`,`updated_at`) VALUES ")
-	for i, r := range rows {
-		if i > 0 {
-			b.WriteByte(',')
+// Rename has the rows that a sink has in some topics be another's, which has none there.
+func Rename(ctx context.Context, q Querier, from, to string, topics []string) error {
+	for _, topic := range topics {
+		_, err := q.ExecContext(ctx, "UPDATE `slotline_progress` SET `sink`="+quoteText(to)+" WHERE `sink`="+quoteText(from)+" AND `topic`="+quoteText(topic))
+		if err != nil {
+			return err
 		}
-		b.WriteString("(" + quoteText(sink) + "," + quoteText(topic) + "," + strconv.Itoa(int(r.Number)) + "," +
-			strconv.FormatInt(r.Next, 10) + "," + strconv.FormatInt(r.Applied, 10) + ",x'")
-		for _, c := range r.TopicID {
-			b.WriteByte(hexDigits[c>>4])
-			b.WriteByte(hexDigits[c&15])
-		}
-		b.WriteString("'," + strconv.Itoa(int(r.LeaderEpoch)) + ",'',0,UTC_TIMESTAMP(6))")
 	}
-	return b.String()
+	return nil
 }
 
 // Forget deletes a sink's rows of some topics: what it kept is gone.
