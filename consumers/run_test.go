@@ -375,7 +375,7 @@ func TestIdlePartitionsAreTakenBack(t *testing.T) {
 		return nil
 	}
 	before = l.memory.TakeOvers()
-	p = l.run(l.sink(), nil)
+	l.run(l.sink(), nil)
 	seen = looks.Load()
 	l.until("it has looked a few times in vain", func() bool { return looks.Load() > seen+3 && l.memory.TakeOvers() >= before+4 })
 	l.produce(20, 0, 1, 2, 3)

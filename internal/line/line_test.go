@@ -144,7 +144,7 @@ func TestStatusText(t *testing.T) {
 	golden(t, "status.txt", b.Bytes())
 
 	// Without the outbox database the sinks are shown, and no lag is made up.
-	s.Lanes, s.Halted, s.Unreachable = nil, nil, "outbox db0:3306/flights: no answer in time [SL9006]"
+	s.Lanes, s.Halted, s.Unreachable = nil, nil, "outbox db0/flights: no answer within 5s [SL1807]"
 	s.Sinks[0].Lag, s.Sinks[0].IdleSeconds = 0, 0
 	b.Reset()
 	if err := s.WriteText(&b); err != nil {

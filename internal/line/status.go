@@ -155,6 +155,9 @@ func (l *Line) laneViews(ctx context.Context) ([]outbox.View, error) {
 	ask, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	views, err := outbox.Views(ask, db, l.Config.Outbox.Lanes)
+	if err != nil && tooLate(ctx, ask) {
+		err = noAnswer
+	}
 	return views, mysqldb.Wrap(err, "SL9006", "outbox "+l.Config.Outbox.DSN.Place())
 }
 
