@@ -147,6 +147,38 @@ func TestPrepareUsesSetsInTurn(t *testing.T) {
 	}
 }
 
+// A piece that is refused leaves nothing behind, and takes nothing of the pieces after it: not the rows of a month that it
+// was the first to hold.
+func TestP7_RefusedPieceTakesNothingWithIt(t *testing.T) {
+	s := testSink(t)
+	m := &maker{t: t, sink: s}
+	o := fakeOwned(s)
+	october := november.AddDate(0, -1, 0)
+	bad := m.flight(9, 1, november, "JFK")
+	bad.Value = []byte("{")
+	p, ok, err := o.Gather(nil, batchOf([]event.Message{m.flight(1, 1, november, "JFK")}))
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	for range 2 { // a piece is read from its end
+		if _, ok, err := o.Gather(p, batchOf([]event.Message{bad, m.flight(2, 1, october, "JFK"), m.flight(3, 1, november, "JFK")})); err != nil || ok {
+			t.Fatal(ok, err)
+		}
+		if got := rowsOf(p.(*prepared)); !maps.Equal(got, map[string]int{"flights_202611": 1}) {
+			t.Errorf("a refused piece leaves %v", got)
+		}
+	}
+	if p, ok, err = o.Gather(p, batchOf([]event.Message{m.flight(4, 1, november, "JFK"), m.flight(2, 1, october, "JFK")})); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if got := rowsOf(p.(*prepared)); !maps.Equal(got, map[string]int{"flights_202611": 2, "flights_202610": 1}) {
+		t.Errorf("after a refused piece the blocks hold %v", got)
+	}
+	if rows, _ := p.Size(); rows != 3 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
 // P10: what blocks keep for the next batch is bounded by what a batch may hold.
 func TestP10_SetsLetGoOfWhatTheyDoNotNeed(t *testing.T) {
 	s := testSink(t)

@@ -531,6 +531,31 @@ func TestP7_DorisBadRowsAlone(t *testing.T) {
 	}
 }
 
+// A flood of bad rows that the server does not name is not halved to its end: the dead letters of some of them halt the
+// partition, or the rest is found in the next try.
+func TestP7_DorisFloodOfBadRowsIsNotHalvedToItsEnd(t *testing.T) {
+	s, server := served(t)
+	server.Inject(func(doristest.Load) doristest.Fault {
+		return doristest.Fault{NoErrorLog: true, BadRow: func([]byte) string { return "column(origin) value is incorrect" }}
+	})
+	m := &maker{t: t, sink: s}
+	var messages []event.Message
+	for i := range uint64(500) {
+		messages = append(messages, m.flight(i, 1, november, "JFK"))
+	}
+	p, err := (&owned{sink: s, group: &scripted{}}).Prepare(batchOf(messages...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad, err := p.Apply(t.Context())
+	if err != nil || len(bad) < halvedMax || len(bad) >= 2*halvedMax {
+		t.Errorf("%d rows are found, %v", len(bad), err)
+	}
+	if n := len(server.Loads()); n > 5*halvedMax {
+		t.Errorf("%d loads to find them", n)
+	}
+}
+
 // A table that somebody changes under the sink refuses rows that are good: it is halted, and no row is a dead letter.
 func TestP7_DorisChangedTableIsNoRowsFault(t *testing.T) {
 	s, _ := served(t)
