@@ -178,6 +178,15 @@ func wrap(err error, code, where string) error {
 		case k.class == fault.Usage:
 			e.Code = codeLogin
 		}
+	} else if e.Class == fault.Transient {
+		e.Do = "see whether the server is up, and host and port in sinks.clickhouse.dsn; nothing is lost meanwhile"
+		timeout, isNet := errors.AsType[net.Error](err)
+		switch {
+		case errors.Is(err, context.Canceled):
+			e.What, e.Do = where+": interrupted before it had answered", ""
+		case isNet && timeout.Timeout():
+			e.What, e.Why = where+": no answer in time", "nothing takes connections there, or what does says nothing: a server that is paused or overloaded, or another one"
+		}
 	}
 	return e
 }

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ClickHouse/ch-go"
@@ -131,5 +133,29 @@ func TestWrap(t *testing.T) {
 	}
 	if wrap(nil, codeFatal, "x") != nil {
 		t.Error("nil became an error")
+	}
+}
+
+// Where no server answered a person reads that, and what to do, not how far the client's handshake had come.
+func TestNoAnswerIsSaidInWords(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, c := range []struct {
+		err  error
+		says []string
+	}{
+		{fmt.Errorf("handshake: failed: packet: uvarint: read: %w", os.ErrDeadlineExceeded), []string{"ch1/flights: no answer in time [SL4009]", "says nothing", "do: see whether the server is up"}},
+		{fmt.Errorf("connect: %w", context.DeadlineExceeded), []string{"no answer in time", "do: "}},
+		{fmt.Errorf("connect: %w", context.Canceled), []string{"interrupted before it had answered"}},
+		{fmt.Errorf("connect: dial: %w", refused), []string{"connection refused", "host and port in sinks.clickhouse.dsn"}},
+	} {
+		err := wrap(c.err, codeAsk, "clickhouse (ch1/flights)")
+		if !fault.Is(err, fault.Transient) || !errors.Is(err, c.err) {
+			t.Errorf("%v is %v", c.err, err)
+		}
+		for _, says := range c.says {
+			if says = strings.Replace(says, "ch1/flights:", "clickhouse (ch1/flights):", 1); !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: a person reads\n%v\nwithout %q", c.err, err, says)
+			}
+		}
 	}
 }
