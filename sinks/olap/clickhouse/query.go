@@ -61,8 +61,9 @@ func (s *Sink) Query(ctx context.Context, sql string, rowsMax int, columns func(
 
 // asked is the error of a person's query. What an error number means for the sink's own statements does not hold.
 func (s *Sink) asked(err error) error {
+	_, answered := ch.AsException(err)
 	err = wrap(err, codeAsk, s.where())
-	if f, ok := errors.AsType[*fault.Error](err); ok && f.Code == codeAsk {
+	if f, ok := errors.AsType[*fault.Error](err); ok && answered && f.Code == codeAsk {
 		f.Why, f.Do = "", ""
 	}
 	return err
