@@ -272,3 +272,63 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("after a reset %v", d)
 	}
 }
+
+// A range ends where offsets of another epoch may begin, also where those are markers or hold nothing: what is stored as
+// applied in an epoch is compared with that epoch's end in the leader's log.
+func TestP8_RangesEndWhereAnotherEpochMayBegin(t *testing.T) {
+	const asked = 1
+	for _, c := range []struct {
+		name string
+		log  []read
+		take int
+		to   int64
+	}{
+		{"the next message is of the epoch", []read{{offset: 10, epoch: 1}, {offset: 15, epoch: 1}}, 1, 15},
+		{"all that was read is of the epoch", []read{{offset: 10, epoch: 1}, {offset: 15, epoch: 1}}, 2, 16},
+		{"markers of the epoch follow", []read{{offset: 10, epoch: 1}, {offset: 12, epoch: 1, marker: true}}, 1, 13},
+		{"a message of another follows a hole", []read{{offset: 10, epoch: 1}, {offset: 15, epoch: 2}}, 1, 11},
+		{"a marker of another, and a message", []read{{offset: 10, epoch: 1}, {offset: 12, epoch: 2, marker: true}, {offset: 15, epoch: 2}}, 1, 11},
+		{"a marker of another is the last", []read{{offset: 10, epoch: 1}, {offset: 12, epoch: 2, marker: true}}, 1, 11},
+		{"one message is left", []read{{offset: 10, epoch: 1}, {offset: 12, epoch: 1}, {offset: 15, epoch: 2}}, 1, 12},
+	} {
+		q := newQueue(event.Position{Partition: event.Partition{Topic: "t"}, Next: 10, LeaderEpoch: asked})
+		for _, r := range c.log {
+			if r.marker {
+				q.pass(r.offset, r.epoch, 0)
+			} else {
+				q.push(item{rec: &kgo.Record{Offset: r.offset, LeaderEpoch: r.epoch}, bytes: 1})
+			}
+		}
+		r, messages, _ := q.take(nil, c.take)
+		if r.From != 10 || r.To != c.to || r.LeaderEpoch != asked || len(messages) != c.take || q.next != c.to {
+			t.Errorf("%s: %d messages, %+v; wanted it to end at %d", c.name, len(messages), r, c.to)
+		}
+	}
+}
+
+// A stored batch is cut once all of it was read: not before, whatever of it holds messages.
+func TestP9_StoredRangesWaitUntilTheyAreRead(t *testing.T) {
+	part := func(n int32) event.Partition { return event.Partition{Topic: "t", Number: n} }
+	one := newQueue(event.Position{Partition: part(1), Next: 10, LeaderEpoch: 1})
+	two := newQueue(event.Position{Partition: part(2), Next: 0, LeaderEpoch: 1})
+	queues := []*queue{&one, &two}
+	pending := []event.Range{{Partition: part(2), From: 0, To: 3}, {Partition: part(1), From: 10, To: 14}}
+	push := func(q *queue, offset int64) {
+		q.push(item{rec: &kgo.Record{Offset: offset, LeaderEpoch: 1}, bytes: 1})
+	}
+	for step, do := range []func(){func() {}, func() { push(&one, 10) }, func() { push(&one, 12) }, func() { push(&two, 1) }, func() { push(&two, 2) }} {
+		if do(); step < 4 {
+			if take, done := planPending(queues, pending); done {
+				t.Errorf("step %d: %v is taken before all was read", step, take)
+			}
+		}
+	}
+	if _, done := planPending(queues, pending); done {
+		t.Error("what is left of partition 1 was not read yet")
+	}
+	push(&one, 14) // beyond the batch
+	take, done := planPending(queues, pending)
+	if !done || !slices.Equal(take, []int{2, 2}) {
+		t.Errorf("%v, %v", take, done)
+	}
+}
