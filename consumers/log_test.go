@@ -323,6 +323,73 @@ func TestP8_StoredBatchThatIsGoneHalts(t *testing.T) {
 	l.halted(p.stop())
 }
 
+// answerEnd has the leader of a partition say that its log ends at an offset, the others' at another.
+func (l *testLine) answerEnd(part int32, end, others int64) {
+	l.kafka.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		l.kafka.KeepControl()
+		r := req.(*kmsg.ListOffsetsRequest)
+		resp := r.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, t := range r.Topics {
+			st := kmsg.NewListOffsetsResponseTopic()
+			st.Topic = t.Topic
+			for _, p := range t.Partitions {
+				if p.Timestamp != -1 { // the start
+					return nil, nil, false
+				}
+				sp := kmsg.NewListOffsetsResponseTopicPartition()
+				if sp.Partition, sp.Offset = p.Partition, others; p.Partition == part {
+					sp.Offset = end
+				}
+				st.Partitions = append(st.Partitions, sp)
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp, nil, true
+	})
+}
+
+// The log was cut inside a stored batch, above what was applied: other events will take the place of those that were perhaps
+// sent. The group halts, and does not wait for them.
+func TestP8_StoredBatchBeyondTheLogHalts(t *testing.T) {
+	l := newLine(t)
+	var crash atomic.Bool
+	crash.Store(true)
+	l.memory.Lease = time.Second
+	l.memory.Fault = func(ctx context.Context, step string, at []event.Range) error {
+		if step == "apply" && crash.Load() {
+			<-ctx.Done()
+			return &fault.Error{Code: "test", Class: fault.Transient, What: "interrupted", Err: ctx.Err()}
+		}
+		return nil
+	}
+	l.setup.Config.Limits.DrainTimeout = 50 * time.Millisecond
+	l.produce(300, 0, 1, 2, 3)
+	p := l.run(l.groups(2), nil)
+	l.until("both groups stored a batch", func() bool { return len(l.memory.Intents()) == 2 })
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	crash.Store(false)
+	var cut event.Range // of the group of partitions 1 and 3, whichever was read first
+	for _, ranges := range l.memory.Intents() {
+		if ranges[0].Number%2 == 1 {
+			cut = ranges[0]
+		}
+	}
+	l.answerEnd(cut.Number, cut.To-1, 300)
+	p = l.run(l.groups(2), nil)
+	l.untilDrained(0, 2)
+	l.until("the group is halted", func() bool { return len(l.memory.Halts()) == 2 })
+	halts := l.memory.Halts()
+	if why, other := halts[cut.Partition], halts[l.part(4-cut.Number)]; why == nil || why.Code != "SL6002" || other == nil || other.Code != "SL6012" {
+		t.Errorf("halted: %v", halts)
+	}
+	if at := l.memory.Positions()[cut.Partition].Next; at != cut.From {
+		t.Errorf("progress went to %d", at)
+	}
+	l.halted(p.stop())
+}
+
 // The client gives up on a partition whose fetches are refused. Its log is as it should be: it is read again once they
 // are not, nothing is halted, and the others go on.
 func TestRefusedFetchesAreTriedAgain(t *testing.T) {
