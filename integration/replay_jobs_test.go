@@ -81,7 +81,7 @@ func TestP11_UndoAfterFurtherEvents(t *testing.T) {
 func TestP11_KilledAtEveryStage(t *testing.T) {
 	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
-	flights, want := replayFlights(t, 60, 2)
+	flights, want := replayFlights(t, 60, 3)
 	relay := w.start(t, "relay")
 	sink := w.start(t, "sink", "mysql")
 	w.emit(t, flights[0], 1)
@@ -117,11 +117,12 @@ func TestP11_KilledAtEveryStage(t *testing.T) {
 	if _, err := db.Exec("UPDATE slotline_progress SET sink=? WHERE sink=?", "mysql__old_"+job, "mysql__rb_"+job); err != nil {
 		t.Fatal(err)
 	}
+	emitting.Wait()
+	w.emit(t, flights[2], 3) // which neither side has yet
 	p = again("has caught up")
 	until(t, "the job is at its swap again", time.Minute, func() bool {
 		return count(t, db, "SELECT COUNT(*) FROM slotline_job WHERE job=? AND stage='swap' AND lease_until>UTC_TIMESTAMP(6)", job) == 1
 	})
-	emitting.Wait()
 	sink.Signal(t, syscall.SIGSTOP)
 	reader()
 	p.WaitOutput(t, "observe ", time.Minute)

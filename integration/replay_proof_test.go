@@ -128,6 +128,47 @@ func TestReplayProofNewLayoutEndsTheJob(t *testing.T) {
 	run.Stop(t, time.Minute)
 }
 
+// Partitions that came after a job's swap are in what undo brings back, too.
+func TestReplayProofUndoAfterNewPartitions(t *testing.T) {
+	harness.Proof(t)
+	w := newLayoutLine(t)
+	delete(w.shards, "s3") // it is in neither layout
+	run := w.start(t, "run")
+	p := producer.New(w.cfg)
+	emit := func(shops []string) {
+		for step := range uint64(10) {
+			for _, shop := range shops {
+				w.emit(t, p, shop, step+1)
+			}
+		}
+	}
+	shops := w.shopsIn(512, 1023, 10)
+	emit(shops[:2])
+	w.emitCountries(t, p, "before", "AT", "BR")
+	w.waitShards(t)
+	job, name := w.replaying(t, "rebuild", "--shard", "s2", "--yes", "--detach")
+	if r := job.Wait(t, 2*time.Minute); r.Code != 0 {
+		t.Fatalf("rebuild ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	more := twoShards
+	more.epoch, more.partitions = 2, 6
+	w.put(t, more)
+	w.run(t, 0, "apply")
+	run.WaitOutput(t, `layout_epoch=2`, time.Minute)
+	emit(shops[2:])
+	w.waitShards(t)
+	if n := count(t, w.shards["s2"], "SELECT COUNT(*) FROM slotline_progress WHERE sink='mysql' AND part IN (4, 5) AND next_off>0"); n == 0 {
+		t.Fatal("no shop is in a new partition")
+	}
+	if r := w.replayCommand(t, "undo", name); r.Code != 0 {
+		t.Fatalf("undo ends with %d:\n%s", r.Code, r.Stderr)
+	}
+	w.waitShards(t)
+	w.check(t)
+	w.nothingLeft(t, name)
+	run.Stop(t, time.Minute)
+}
+
 // The disk of a job's tables is full: the job says so and waits, the live sink goes on, and once there is room the job goes on.
 func TestReplayProofDiskFull(t *testing.T) {
 	harness.Proof(t)

@@ -256,7 +256,9 @@ func TestReplayVerifyAndRepair(t *testing.T) {
 	if r := w.replayCommand(t, "verify", "--shard", "s1"); r.Code != 1 || !strings.Contains(r.Stderr, "SL7509") {
 		t.Errorf("verify of nothing ends with %d:\n%s", r.Code, r.Stderr)
 	}
-	w.run(t, 0, "replay", "abort", jobLineOf(t, w.run(t, 0, "replay", "status")))
+	if r := w.replayCommand(t, "resume", jobLineOf(t, w.run(t, 0, "replay", "status")), "--allow-empty"); r.Code != 0 || !strings.Contains(r.Stdout, " 0 rows of the log, 0 equal") {
+		t.Errorf("verify of nothing, allowed, ends with %d:\n%s%s", r.Code, r.Stderr, r.Stdout)
+	}
 	flights, want := replayFlights(t, 100, 2)
 	run := w.start(t, "run")
 	w.emit(t, flights[0], 1)

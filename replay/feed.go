@@ -39,7 +39,7 @@ func (r *Replay) newFeed(j *Job, sink string) *feed {
 
 // feedFor begins to apply the log to the tables with a suffix, which are there, as a sink of its own.
 func (r *Replay) feedFor(ctx context.Context, h *lease.Held, j *Job, sink, suffix string) (*feed, error) {
-	if err := r.reclaim(ctx, h, j, sink); err != nil {
+	if err := r.seed(ctx, h, j, sink); err != nil {
 		return nil, err
 	}
 	tables, err := r.sinkOf(j, sink, suffix)
@@ -66,12 +66,17 @@ func (r *Replay) feedFor(ctx context.Context, h *lease.Held, j *Job, sink, suffi
 	return f, nil
 }
 
-// reclaim has the job's progress be a sink's, whose tables are there: a swap that was cut off between its two statements has
-// given the progress away and not the tables. A process that has lost the job changes nothing.
-func (r *Replay) reclaim(ctx context.Context, h *lease.Held, j *Job, sink string) error {
+// seed has a sink, whose tables are there, have progress of each partition that the live sink has, at the log's start where it
+// has none: partitions may be new. The job's other sink has none: a swap that was cut off between its two statements has given
+// the progress away and not the tables. A process that has lost the job changes nothing.
+func (r *Replay) seed(ctx context.Context, h *lease.Held, j *Job, sink string) error {
 	other := oldSink(j.Name)
 	if sink == other {
 		other = shadowSink(j.Name)
+	}
+	parts, err := r.partitions(ctx)
+	if err != nil {
+		return err
 	}
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -86,6 +91,11 @@ func (r *Replay) reclaim(ctx context.Context, h *lease.Held, j *Job, sink string
 	}
 	if err == nil {
 		err = progress.Rename(ctx, tx, other, sink, r.o.Config.Topics())
+	}
+	for _, p := range parts {
+		if err == nil {
+			err = progress.Seed(ctx, tx, sink, event.Position{Partition: p.Partition, LeaderEpoch: -1})
+		}
 	}
 	if err == nil {
 		err = tx.Commit()

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/config"
-	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
@@ -525,7 +524,7 @@ func (r *Replay) index(ctx context.Context, j *Job) error {
 // ErrDeclined is what Run returns when a person said no to the swap; the job can be resumed or aborted.
 var ErrDeclined = errors.New("not swapped; nothing that readers see was changed")
 
-// shadow makes the tables, one for each that is live, and the progress rows, at the log's start.
+// shadow makes the tables, one for each that is live.
 func (r *Replay) shadow(ctx context.Context, j *Job) error {
 	p, err := r.pairing(j, shadowSuffix(j.Name))
 	if err != nil {
@@ -538,15 +537,6 @@ func (r *Replay) shadow(ctx context.Context, j *Job) error {
 	list, err := p.named(ctx, r.db, p.beside)
 	if err != nil {
 		return r.wrap(err)
-	}
-	parts, err := r.partitions(ctx)
-	if err != nil {
-		return err
-	}
-	for _, part := range parts {
-		if err := progress.Seed(ctx, r.db, shadowSink(j.Name), event.Position{Partition: part.Partition, LeaderEpoch: -1}); err != nil {
-			return r.wrap(err)
-		}
 	}
 	r.say("shadow", namesOf(list))
 	return nil
