@@ -156,7 +156,7 @@ func (l *Line) laneViews(ctx context.Context) ([]outbox.View, error) {
 	defer cancel()
 	views, err := outbox.Views(ask, db, l.Config.Outbox.Lanes)
 	if err != nil && tooLate(ctx, ask) {
-		err = noAnswer
+		err = errNoAnswer
 	}
 	return views, mysqldb.Wrap(err, "SL9006", "outbox "+l.Config.Outbox.DSN.Place())
 }

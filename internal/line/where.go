@@ -271,8 +271,8 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 	return t, nil
 }
 
-// noAnswer is what became of a database that was asked for checkTimeout.
-var noAnswer = fmt.Errorf("%w within %v", mysqldb.ErrNoAnswer, checkTimeout)
+// errNoAnswer is what became of a database that was asked for checkTimeout.
+var errNoAnswer = fmt.Errorf("%w within %v", mysqldb.ErrNoAnswer, checkTimeout)
 
 // tooLate says that a question within ctx took longer than it may.
 func tooLate(ctx, ask context.Context) bool { return ask.Err() != nil && ctx.Err() == nil }
@@ -284,7 +284,7 @@ func (l *Line) layoutFromAnywhere(ctx context.Context) (silent, err error) {
 	defer cancel()
 	silent = l.loadLayout(ask)
 	if tooLate(ctx, ask) && silent != nil {
-		silent = mysqldb.Wrap(noAnswer, "SL1807", "outbox "+l.Config.Outbox.DSN.Place())
+		silent = mysqldb.Wrap(errNoAnswer, "SL1807", "outbox "+l.Config.Outbox.DSN.Place())
 	}
 	if silent == nil || fault.Is(silent, fault.Usage) || fault.Is(silent, fault.Fatal) || ctx.Err() != nil {
 		return nil, silent
