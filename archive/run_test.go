@@ -223,6 +223,34 @@ func TestRunGoesOnAfterAKill(t *testing.T) {
 	}
 }
 
+// A run that looked before another one archived more writes nothing: its manifest would not name the other's files.
+func TestRunThatLookedTooEarlyWritesNothing(t *testing.T) {
+	for name, made := range map[string]bool{"there was a manifest": true, "there was none": false} {
+		t.Run(name, func(t *testing.T) {
+			k := newTopic(t, dirArchive(t))
+			if made {
+				k.produce(4, 2*time.Hour)
+				k.run()
+			}
+			a := k.open()
+			looked, err := a.look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.produce(4, 2*time.Hour)
+			k.run()
+			was := k.manifest()
+			w := &writer{a: a, p: part, m: looked[part].m, done: &Written{}}
+			if err := w.claim(t.Context()); fault.CodeOf(err) != codeTaken {
+				t.Errorf("%v", err)
+			}
+			if is := k.manifest(); is.End() != was.End() || is.Run != was.Run {
+				t.Errorf("the manifest ends at %d now, at %d before", is.End(), was.End())
+			}
+		})
+	}
+}
+
 // A directory's run that was killed leaves a file half written, and one that no manifest names.
 func TestRunRemovesWhatAKilledOneLeft(t *testing.T) {
 	c := dirArchive(t)

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -368,4 +369,26 @@ func contentOf(p *prepared) map[string][256]int {
 		}
 	}
 	return content
+}
+
+// An event of a layout that the sink does not know yet is no dead letter, and neither are those beside it: the batch waits,
+// and a piece with it is set aside.
+func TestP7_EventOfANewerLayoutIsNoDeadLetter(t *testing.T) {
+	s := testSink(t)
+	m := &maker{t: t, sink: s}
+	newer, bad := m.flight(1, 1, november, "JFK"), m.flight(2, 1, november, "JFK")
+	bad.Value = []byte("{")
+	newer.Headers = slices.Clone(newer.Headers)
+	for i := range newer.Headers {
+		if newer.Headers[i].Key == "ce_layoutepoch" {
+			newer.Headers[i].Value = []byte("2")
+		}
+	}
+	p, err := fakeOwned(s).Prepare(batchOf([]event.Message{newer, bad}))
+	if at, ok := errors.AsType[*event.NewerLayout](err); !ok || at.Epoch != 2 || p != nil {
+		t.Errorf("prepared %v, %v", p, err)
+	}
+	if p, ok, err := fakeOwned(s).Gather(nil, batchOf([]event.Message{newer})); ok || err != nil || p != nil {
+		t.Errorf("gathered %v: %v, %v", p, ok, err)
+	}
 }
