@@ -3,6 +3,7 @@ package outbox
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -150,20 +151,26 @@ func (s *sim) purged() bool {
 func runPurgeSim(t *testing.T, seeds, steps int, opts simOptions) {
 	dropped, late := 0, 0
 	opts.purge = true
-	for _, seed := range simSeeds(t, seeds) {
-		s := newSim(t, seed, opts)
-		for range steps {
-			s.step()
-		}
-		s.settle()
-		s.verify()
-		for _, r := range s.load().cold {
-			if r.From < s.purge.low-simPartition {
-				s.fatalf("gap %v of a purged partition is kept", r)
+	// One run in ten puts rows back: where none of all did, which chance brings about, there are more.
+	for round := 0; round == 0 || round < 20 && (dropped == 0 || late == 0); round++ {
+		for _, seed := range simSeeds(t, seeds) {
+			s := newSim(t, seed, opts)
+			for range steps {
+				s.step()
 			}
+			s.settle()
+			s.verify()
+			for _, r := range s.load().cold {
+				if r.From < s.purge.low-simPartition {
+					s.fatalf("gap %v of a purged partition is kept", r)
+				}
+			}
+			dropped += s.purge.dropped
+			late += s.purge.late
 		}
-		dropped += s.purge.dropped
-		late += s.purge.late
+		if os.Getenv("SIM_SEED") != "" {
+			return
+		}
 	}
 	t.Logf("%d partitions purged, %d rows put back", dropped, late)
 	if dropped == 0 {
