@@ -13,5 +13,6 @@
 // MariaDB 10.11 and go-mysql-server v0.20.0.
 //
 // How it fails: [Open] does no I/O and fails only where a DSN's variable cannot be filled in. The first use of a pool
-// fails with what [Classify] knows; with [ErrNoAnswer] where a server has not let it in within 8 s. An error number that is in no table is fault.Unknown: callers retry it, visibly.
+// fails with what [Classify] knows; with [ErrNoAnswer] where a server has not let it in within 8 s. An error number that is
+// in no table is fault.Unknown: callers retry it, visibly.
 package mysqldb
