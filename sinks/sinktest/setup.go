@@ -89,7 +89,7 @@ layout:
   tenants:
     %s: { slots: { 100000: s1 } }
     %s: { slots: { 100001-100002: s1, 100003-100004: s2 } }
-outbox: { dsn: %q, lease_time: 1s }
+outbox: { dsn: %q, lease_time: 60s }
 shards:
   s1: { dsn: %q, slots: 0-511 }
   s2: { dsn: %q, slots: 512-1023 }
