@@ -363,6 +363,10 @@ func TestIdlePartitionsAreTakenBack(t *testing.T) {
 	if n := l.memory.Applied(); n != 4*20+3*15 {
 		t.Errorf("%d messages were applied, wanted 125: each once, and those from offset 5 on of three partitions again", n)
 	}
+	// It is a fence, not a lease that ran out: the group is asked whether they are still ours, so that two do not chase each other.
+	if log := p.log.String(); strings.Count(log, "fenced: ") != 3 || strings.Contains(log, "the lease ran out") {
+		t.Errorf("the log of three fences:\n%s", log)
+	}
 	if err := p.stop(); err != nil {
 		t.Error(err)
 	}

@@ -267,6 +267,9 @@ func TestP9_DorisLoadIsSentAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			for end := time.Now().Add(10 * time.Second); server.State("flights", first.Load().(string)) == "COMMITTED" && time.Now().Before(end); {
+				time.Sleep(time.Millisecond) // what was committed is published a moment later
+			}
 			wantRows(t, s, "flight_id,origin,_ver", "flights_now", "1|JFK|2", "2|LAX|2")
 			loads := server.Loads()
 			if len(loads) < c.loads || c.loads == 1 && len(loads) > 1 {
