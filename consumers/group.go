@@ -70,7 +70,7 @@ func (l *loop) runGroup(ctx context.Context) error {
 	var serving sync.WaitGroup
 	member, leave := context.WithCancel(context.WithoutCancel(ctx))
 	serving.Go(func() { g.watch(member) })
-	serving.Go(func() { g.tell(member) })
+	serving.Go(func() { every(member, tellPeriod, func() { g.tell(member) }) })
 	if l.opts.Ready != nil {
 		l.opts.Ready()
 	}
@@ -237,19 +237,10 @@ func (g *group) watch(ctx context.Context) {
 	}
 }
 
-// tell commits applied offsets to the broker from time to time, for lag tools. Nothing reads them back.
+// tell commits applied offsets to the broker, for lag tools. Nothing reads them back.
 func (g *group) tell(ctx context.Context) {
-	tick := time.NewTicker(tellPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := g.commit(ctx); err != nil && ctx.Err() == nil {
-				g.loop.log.Debug("could not commit offsets for lag tools", "error", err)
-			}
-		}
+	if err := g.commit(ctx); err != nil && ctx.Err() == nil {
+		g.loop.log.Debug("could not commit offsets for lag tools", "error", err)
 	}
 }
 

@@ -259,8 +259,10 @@ func TestMarkersArePassed(t *testing.T) {
 	l.until("the lag is 0", func() bool { return p2.metric("lag_events") == 0 })
 }
 
-// A stored batch is applied first and exactly, whatever the limits say now.
-func TestStoredBatchComesFirst(t *testing.T) {
+// newLineWithStoredBatches is a line with 300 events in each partition, whose two groups have stored a batch each; their
+// process died before it applied them.
+func newLineWithStoredBatches(t *testing.T) *testLine {
+	t.Helper()
 	l := newLine(t)
 	var crash atomic.Bool
 	crash.Store(true)
@@ -280,8 +282,14 @@ func TestStoredBatchComesFirst(t *testing.T) {
 		t.Error(err)
 	}
 	crash.Store(false)
+	return l
+}
+
+// A stored batch is applied first and exactly, whatever the limits say now.
+func TestStoredBatchComesFirst(t *testing.T) {
+	l := newLineWithStoredBatches(t)
 	l.produce(300, 0, 1, 2, 3)
-	p = l.run(l.groups(2), func(o *consumersOptions) { o.Batch.Rows, o.Batch.Bytes, o.Batch.Age = 7, 1<<20, time.Millisecond })
+	p := l.run(l.groups(2), func(o *consumersOptions) { o.Batch.Rows, o.Batch.Bytes, o.Batch.Age = 7, 1<<20, time.Millisecond })
 	l.untilDrained()
 	l.check()
 	if err := p.stop(); err != nil {
@@ -291,29 +299,11 @@ func TestStoredBatchComesFirst(t *testing.T) {
 
 // If a stored batch cannot be read again, the group halts and every partition of it says so.
 func TestP8_StoredBatchThatIsGoneHalts(t *testing.T) {
-	l := newLine(t)
-	var crash atomic.Bool
-	crash.Store(true)
-	l.memory.Lease = time.Second
-	l.memory.Fault = func(ctx context.Context, step string, at []event.Range) error {
-		if step == "apply" && crash.Load() {
-			<-ctx.Done()
-			return &fault.Error{Code: "test", Class: fault.Transient, What: "interrupted", Err: ctx.Err()}
-		}
-		return nil
-	}
-	l.setup.Config.Limits.DrainTimeout = 50 * time.Millisecond
-	l.produce(300, 0, 1, 2, 3)
-	p := l.run(l.groups(2), nil)
-	l.until("both groups stored a batch", func() bool { return len(l.memory.Intents()) == 2 })
-	if err := p.stop(); err != nil {
-		t.Error(err)
-	}
-	crash.Store(false)
+	l := newLineWithStoredBatches(t)
 	if err := l.kafka.DeleteRecords(l.setup.Config.Kafka.Topic, 1, 5); err != nil {
 		t.Fatal(err)
 	}
-	p = l.run(l.groups(2), nil)
+	p := l.run(l.groups(2), nil)
 	l.untilDrained(0, 2)
 	l.until("the group is halted", func() bool { return len(l.memory.Halts()) == 2 })
 	halts := l.memory.Halts()
@@ -351,25 +341,7 @@ func (l *testLine) answerEnd(part int32, end, others int64) {
 // The log was cut inside a stored batch, above what was applied: other events will take the place of those that were perhaps
 // sent. The group halts, and does not wait for them.
 func TestP8_StoredBatchBeyondTheLogHalts(t *testing.T) {
-	l := newLine(t)
-	var crash atomic.Bool
-	crash.Store(true)
-	l.memory.Lease = time.Second
-	l.memory.Fault = func(ctx context.Context, step string, at []event.Range) error {
-		if step == "apply" && crash.Load() {
-			<-ctx.Done()
-			return &fault.Error{Code: "test", Class: fault.Transient, What: "interrupted", Err: ctx.Err()}
-		}
-		return nil
-	}
-	l.setup.Config.Limits.DrainTimeout = 50 * time.Millisecond
-	l.produce(300, 0, 1, 2, 3)
-	p := l.run(l.groups(2), nil)
-	l.until("both groups stored a batch", func() bool { return len(l.memory.Intents()) == 2 })
-	if err := p.stop(); err != nil {
-		t.Error(err)
-	}
-	crash.Store(false)
+	l := newLineWithStoredBatches(t)
 	var cut event.Range // of the group of partitions 1 and 3, whichever was read first
 	for _, ranges := range l.memory.Intents() {
 		if ranges[0].Number%2 == 1 {
@@ -377,7 +349,7 @@ func TestP8_StoredBatchBeyondTheLogHalts(t *testing.T) {
 		}
 	}
 	l.answerEnd(cut.Number, cut.To-1, 300)
-	p = l.run(l.groups(2), nil)
+	p := l.run(l.groups(2), nil)
 	l.untilDrained(0, 2)
 	l.until("the group is halted", func() bool { return len(l.memory.Halts()) == 2 })
 	halts := l.memory.Halts()

@@ -78,9 +78,9 @@ func Run(ctx context.Context, o Options) error {
 	serve, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
 	serving.Go(func() { l.reader.run(serve) })
-	serving.Go(func() { l.lookOut(serve) })
+	serving.Go(func() { every(serve, o.CheckPeriod, func() { l.lookOut(serve) }) })
 	if sink, ok := l.sink.(Unleased); ok {
-		serving.Go(func() { l.lookAtOwners(serve, sink) })
+		serving.Go(func() { every(serve, o.CheckPeriod, func() { l.lookAtOwners(serve, sink) }) })
 	}
 	defer func() {
 		stopServing()
@@ -172,45 +172,50 @@ func (l *loop) untold() map[string]map[int32]kgo.EpochOffset {
 	return out
 }
 
-// lookOut asks from time to time how the logs stand: for the lag of partitions that are not fetched just now, and for
-// changes of leader or topic that no record has told of.
-func (l *loop) lookOut(ctx context.Context) {
-	tick := time.NewTicker(l.opts.CheckPeriod)
+// every does something each period, until ctx ends.
+func every(ctx context.Context, period time.Duration, do func()) {
+	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			do()
 		}
-		streams := map[event.Partition]*stream{}
-		l.reader.each(func(s *stream) { streams[s.part] = s })
-		var at []event.Position
-		for p := range streams {
-			at = append(at, event.Position{Partition: p, LeaderEpoch: -1})
+	}
+}
+
+// lookOut asks how the logs stand: for the lag of partitions that are not fetched just now, and for changes of leader or
+// topic that no record has told of.
+func (l *loop) lookOut(ctx context.Context) {
+	streams := map[event.Partition]*stream{}
+	l.reader.each(func(s *stream) { streams[s.part] = s })
+	var at []event.Position
+	for p := range streams {
+		at = append(at, event.Position{Partition: p, LeaderEpoch: -1})
+	}
+	for _, h := range l.halts.list() {
+		if streams[h.Partition] == nil {
+			at = append(at, event.Position{Partition: h.Partition, LeaderEpoch: -1})
 		}
-		for _, h := range l.halts.list() {
-			if streams[h.Partition] == nil {
-				at = append(at, event.Position{Partition: h.Partition, LeaderEpoch: -1})
-			}
-		}
-		if len(at) == 0 {
+	}
+	if len(at) == 0 {
+		return
+	}
+	logs, err := kafka.Inspect(ctx, l.reader.cl, at)
+	if err != nil {
+		l.log.Debug("could not ask for the ends of the logs", "error", err)
+		return
+	}
+	for p, log := range logs {
+		if log.Err != nil {
 			continue
 		}
-		logs, err := kafka.Inspect(ctx, l.reader.cl, at)
-		if err != nil {
-			l.log.Debug("could not ask for the ends of the logs", "error", err)
-			continue
-		}
-		for p, log := range logs {
-			if log.Err != nil {
-				continue
-			}
-			if s := streams[p]; s != nil {
-				s.look(log)
-			} else if !log.Gone {
-				l.halts.look(p, log.Stable)
-			}
+		if s := streams[p]; s != nil {
+			s.look(log)
+		} else if !log.Gone {
+			l.halts.look(p, log.Stable)
 		}
 	}
 }
@@ -218,19 +223,10 @@ func (l *loop) lookOut(ctx context.Context) {
 // lookAtOwners has the sink find what was fenced while it had nothing to apply. A store that does not answer fences nobody,
 // and is reported by whoever has something to apply there.
 func (l *loop) lookAtOwners(ctx context.Context, sink Unleased) {
-	tick := time.NewTicker(l.opts.CheckPeriod)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		look, cancel := context.WithTimeout(ctx, l.opts.CheckPeriod)
-		if err := sink.Look(look); err != nil && ctx.Err() == nil {
-			l.log.Debug("could not look who owns the partitions", "error", err)
-		}
-		cancel()
+	look, cancel := context.WithTimeout(ctx, l.opts.CheckPeriod)
+	defer cancel()
+	if err := sink.Look(look); err != nil && ctx.Err() == nil {
+		l.log.Debug("could not look who owns the partitions", "error", err)
 	}
 }
 

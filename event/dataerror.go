@@ -20,6 +20,13 @@ const (
 	ReasonBadText      = "bad_text"   // invalid UTF-8, a lone surrogate, a NUL in a tenant
 	ReasonBadRecord    = "bad_record" // key or headers of the record are not as docs/formats.md says
 	ReasonMismatch     = "mismatch"   // the body disagrees with the record's key or version
+
+	ReasonUnknownTable   = "unknown_table"   // the file has no such table
+	ReasonWrongPartition = "wrong_partition" // the tenant's slot, or a broadcast table, is of another one
+
+	ReasonCheckConstraint = "check_constraint"  // a server's CHECK
+	ReasonRefusedByServer = "refused_by_server" // a server refused the row, and says no more
+	ReasonRefused         = "refused"
 )
 
 // DataError is one event that its table cannot hold, or a record that is not one event. Its class is fault.Data.
@@ -27,7 +34,7 @@ type DataError struct {
 	Code   string // SLnnnn
 	Table  string // "" when it is not known
 	Column string // "" when it concerns no single column
-	Reason string // one of the Reasons above, or a sink's own
+	Reason string // one of the Reasons above
 	Detail string // for a person: what was found and what is allowed; quotes at most a few dozen bytes
 }
 

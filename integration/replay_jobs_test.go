@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slotline/slotline/examples/flights/nyc"
 	"github.com/slotline/slotline/integration/harness"
 )
 
@@ -82,10 +83,7 @@ func TestP11_KilledAtEveryStage(t *testing.T) {
 	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	flights, want := replayFlights(t, 60, 3)
-	relay := w.start(t, "relay")
-	sink := w.start(t, "sink", "mysql")
-	w.emit(t, flights[0], 1)
-	w.waitShards(t)
+	relay, sink := w.startShards(t, flights[0])
 	db := w.shards["s1"]
 
 	var emitting sync.WaitGroup
@@ -141,9 +139,7 @@ func TestP11_KilledAtEveryStage(t *testing.T) {
 		t.Errorf("the observer ends with %d:\n%s", r.Code, r.Stderr)
 	}
 	w.run(t, 0, "replay", "accept", job)
-	relay.Stop(t, time.Minute)
-	sink.Stop(t, time.Minute)
-	compare(t, "shards", w.shardFigures(t), want)
+	w.stopShards(t, relay, sink, want)
 	w.checkPlaces(t)
 	w.nothingLeft(t, job)
 }
@@ -153,9 +149,7 @@ func TestReplayPauseAndAbort(t *testing.T) {
 	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "limits: { drain_timeout: 1m }")
 	flights, want := replayFlights(t, 80, 1)
-	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
-	w.emit(t, flights[0], 1)
-	w.waitShards(t)
+	relay, sink := w.startShards(t, flights[0])
 	p, job := w.replaying(t, "rebuild", "--shard", "s2", "--rate", "100", "--yes") // a minute, so that it is still at it when it is aborted
 	w.run(t, 0, "replay", "pause", job)
 	// Not a whole drain_timeout: its batches wait for their turn at the job's rate.
@@ -175,9 +169,7 @@ func TestReplayPauseAndAbort(t *testing.T) {
 	if r := w.replayCommand(t, "resume", "rb0000x"); r.Code != 2 || !strings.Contains(r.Stderr, "SL7506") {
 		t.Errorf("resume of no job ends with %d:\n%s", r.Code, r.Stderr)
 	}
-	relay.Stop(t, time.Minute)
-	sink.Stop(t, time.Minute)
-	compare(t, "shards", w.shardFigures(t), want)
+	w.stopShards(t, relay, sink, want)
 }
 
 // holdTable reads a table in a transaction that stays open, and with it the table's lock, until it is ended.
@@ -192,6 +184,23 @@ func holdTable(t *testing.T, db *sql.DB, table string) (end func()) {
 		t.Fatal(err)
 	}
 	return func() { _ = tx.Rollback() }
+}
+
+// startShards starts a relay and the shards' sink, and has them apply flights.
+func (w *wholeLine) startShards(t *testing.T, flights []nyc.Flight) (relay, sink *harness.Process) {
+	t.Helper()
+	relay, sink = w.start(t, "relay"), w.start(t, "sink", "mysql")
+	w.emit(t, flights, 1)
+	w.waitShards(t)
+	return relay, sink
+}
+
+// stopShards ends both: the shards hold what the flights make.
+func (w *wholeLine) stopShards(t *testing.T, relay, sink *harness.Process, want map[nyc.Bucket]nyc.Figures) {
+	t.Helper()
+	relay.Stop(t, time.Minute)
+	sink.Stop(t, time.Minute)
+	compare(t, "shards", w.shardFigures(t), want)
 }
 
 // waitShards waits until the outbox is published and the shards have applied all of it, twice in a row.
@@ -220,9 +229,7 @@ func TestReplayResumeKeepsWhatWasAsked(t *testing.T) {
 	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	flights, want := replayFlights(t, 100, 1)
-	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
-	w.emit(t, flights[0], 1)
-	w.waitShards(t)
+	relay, sink := w.startShards(t, flights[0])
 	damage(t, w.shards["s1"])
 	harmed, whole := "1 differ, 2 missing, 2 extra\n", "0 differ, 0 missing, 0 extra\n"
 	killed := func() string {
@@ -245,7 +252,5 @@ func TestReplayResumeKeepsWhatWasAsked(t *testing.T) {
 		t.Errorf("a repair that was killed and resumed ends with %d:\n%s%s", r.Code, r.Stderr, r.Stdout)
 	}
 	w.nothingLeft(t, job)
-	relay.Stop(t, time.Minute)
-	sink.Stop(t, time.Minute)
-	compare(t, "shards", w.shardFigures(t), want)
+	w.stopShards(t, relay, sink, want)
 }

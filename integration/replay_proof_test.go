@@ -19,9 +19,7 @@ func TestReplayProofYieldsAndTakesANewMonth(t *testing.T) {
 	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	flights, want := replayFlights(t, 100, 2)
-	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
-	w.emit(t, flights[0], 1)
-	w.waitShards(t)
+	relay, sink := w.startShards(t, flights[0])
 	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--rate", "1000", "--yield-above", "1s", "--yes", "--detach")
 	sink.Signal(t, syscall.SIGSTOP)
 	var emitting sync.WaitGroup
@@ -47,9 +45,7 @@ func TestReplayProofYieldsAndTakesANewMonth(t *testing.T) {
 		t.Errorf("the new month has %d rows, wanted 1", n)
 	}
 	w.run(t, 0, "replay", "accept", job)
-	relay.Stop(t, time.Minute)
-	sink.Stop(t, time.Minute)
-	compare(t, "shards", w.shardFigures(t), want)
+	w.stopShards(t, relay, sink, want)
 	w.checkPlaces(t)
 	w.nothingLeft(t, job)
 }
@@ -59,9 +55,7 @@ func TestReplayProofLongQueryAtTheSwap(t *testing.T) {
 	harness.Proof(t)
 	w := newLine(t, sharedServers(t), "")
 	flights, want := replayFlights(t, 100, 1)
-	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
-	w.emit(t, flights[0], 1)
-	w.waitShards(t)
+	relay, sink := w.startShards(t, flights[0])
 	ctx, end := context.WithCancel(t.Context())
 	var query sync.WaitGroup
 	query.Go(func() { _, _ = w.shards["s1"].ExecContext(ctx, "DO (SELECT SLEEP(600) FROM flights_201304 LIMIT 1)") })
@@ -79,9 +73,7 @@ func TestReplayProofLongQueryAtTheSwap(t *testing.T) {
 		t.Fatalf("resumed it ends with %d:\n%s", r.Code, r.Stderr)
 	}
 	w.run(t, 0, "replay", "accept", job)
-	relay.Stop(t, time.Minute)
-	sink.Stop(t, time.Minute)
-	compare(t, "shards", w.shardFigures(t), want)
+	w.stopShards(t, relay, sink, want)
 	w.nothingLeft(t, job)
 }
 
@@ -176,44 +168,19 @@ func TestReplayProofDiskFull(t *testing.T) {
 	s.s1 = harness.PrivateMySQLWithSmallDisk(t)
 	w := newLine(t, s, "")
 	db := w.shards["s1"]
-	exec := func(statement string, args ...any) {
-		t.Helper()
-		if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
 	january, err := nyc.Flights(func(id uint64) bool { return id <= 4000 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay, sink := w.start(t, "relay"), w.start(t, "sink", "mysql")
-	w.emit(t, january[:3000], 1)
-	w.waitShards(t)
+	relay, sink := w.startShards(t, january[:3000])
 	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--tables", "flights", "--rate", "3000", "--yes", "--detach")
 	w.run(t, 0, "replay", "pause", job)
 	if r := p.Wait(t, time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, "paused") {
 		t.Fatalf("a paused job ends with %d:\n%s", r.Code, r.Stderr)
 	}
 	// Its table of January goes to the small disk, empty, and the rest of that is taken.
-	table := "flights_201301__rb_" + job
-	var name, ddl string
-	if err := db.QueryRow("SHOW CREATE TABLE "+table).Scan(&name, &ddl); err != nil {
-		t.Fatal(err)
-	}
-	exec("DROP TABLE " + table)
-	exec(ddl + " DATA DIRECTORY='" + harness.SmallDisk + "'")
-	exec("UPDATE slotline_progress SET next_off=0, applied_off=0 WHERE sink=?", "mysql__rb_"+job)
-	exec("CREATE TABLE filler (id INT PRIMARY KEY AUTO_INCREMENT, b LONGBLOB) DATA DIRECTORY='" + harness.SmallDisk + "'")
-	full := false
-	for range harness.SmallDiskBytes >> 16 {
-		if _, err := db.ExecContext(t.Context(), "INSERT INTO filler (b) VALUES (REPEAT('x', 200000))"); err != nil {
-			full = true
-			break
-		}
-	}
-	if !full {
-		t.Fatal("the disk does not fill")
-	}
+	makeRoom := fillDiskOf(t, db, "flights_201301__rb_"+job)
+	execSQL(t, db, "UPDATE slotline_progress SET next_off=0, applied_off=0 WHERE sink=?", "mysql__rb_"+job)
 
 	p = w.start(t, "replay", "resume", job, "--yes", "--detach")
 	p.WaitOutput(t, "waits: cannot apply", time.Minute)
@@ -222,7 +189,7 @@ func TestReplayProofDiskFull(t *testing.T) {
 	}
 	w.emit(t, january[3000:], 2)
 	w.waitShards(t)
-	exec("DROP TABLE filler")
+	makeRoom()
 	if r := p.Wait(t, 2*time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, " 0 differ, 0 missing, 0 extra") {
 		t.Fatalf("once there is room the job ends with %d:\n%s", r.Code, r.Stderr)
 	}
@@ -233,8 +200,6 @@ func TestReplayProofDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.waitShards(t)
-	relay.Stop(t, time.Minute)
-	sink.Stop(t, time.Minute)
-	compare(t, "shards", w.shardFigures(t), want)
+	w.stopShards(t, relay, sink, want)
 	w.nothingLeft(t, job)
 }

@@ -119,6 +119,25 @@ func TestP4_SinkProofConflicts(t *testing.T) {
 	}
 }
 
+// fillDiskOf moves a table, without its rows, to the server's small disk, and fills that with another until makeRoom.
+func fillDiskOf(t *testing.T, db *sql.DB, table string) (makeRoom func()) {
+	t.Helper()
+	var name, ddl string
+	if err := db.QueryRow("SHOW CREATE TABLE "+table).Scan(&name, &ddl); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, db, "DROP TABLE "+table)
+	execSQL(t, db, ddl+" DATA DIRECTORY='"+harness.SmallDisk+"'")
+	execSQL(t, db, "CREATE TABLE filler (id INT PRIMARY KEY AUTO_INCREMENT, b LONGBLOB) DATA DIRECTORY='"+harness.SmallDisk+"'")
+	for range harness.SmallDiskBytes >> 16 {
+		if _, err := db.ExecContext(t.Context(), "INSERT INTO filler (b) VALUES (REPEAT('x', 200000))"); err != nil {
+			return func() { t.Helper(); execSQL(t, db, "DROP TABLE filler") }
+		}
+	}
+	t.Fatal("the disk does not fill")
+	return nil
+}
+
 // A disk that is full is an outage: nothing of the batch is kept, nothing is a dead letter, other tables go on, and the
 // same batch goes through once there is room.
 func TestP7_SinkProofDiskFull(t *testing.T) {
@@ -129,29 +148,7 @@ func TestP7_SinkProofDiskFull(t *testing.T) {
 			l := newShardLine(t, server, shardLineTables, "")
 			l.stagingRows = rows
 			db := l.dbs["s1"]
-			exec := func(statement string) {
-				t.Helper()
-				if _, err := db.ExecContext(t.Context(), statement); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var name, ddl string
-			if err := db.QueryRow("SHOW CREATE TABLE notes").Scan(&name, &ddl); err != nil {
-				t.Fatal(err)
-			}
-			exec("DROP TABLE notes")
-			exec(ddl + " DATA DIRECTORY='" + harness.SmallDisk + "'")
-			exec("CREATE TABLE filler (id INT PRIMARY KEY AUTO_INCREMENT, b LONGBLOB) DATA DIRECTORY='" + harness.SmallDisk + "'")
-			full := false
-			for range harness.SmallDiskBytes >> 16 {
-				if _, err := db.ExecContext(t.Context(), "INSERT INTO filler (b) VALUES (REPEAT('x', 200000))"); err != nil {
-					full = true
-					break
-				}
-			}
-			if !full {
-				t.Fatal("the disk does not fill")
-			}
+			makeRoom := fillDiskOf(t, db, "notes")
 
 			o := l.takeOver(l.sink("a"), 1)
 			a := l.tenantIn(1, "s1")
@@ -181,7 +178,7 @@ func TestP7_SinkProofDiskFull(t *testing.T) {
 			zero := l.takeOver(l.sink("b"), 0)
 			l.applyBatch(zero, l.batch(0, l.message(0, "items", event.Upsert, 1, item(l.tenantIn(0, "s1"), 1, "x"))))
 
-			exec("DROP TABLE filler")
+			makeRoom()
 			if rejected, err := p.Apply(t.Context()); err != nil || len(rejected) > 0 {
 				t.Fatalf("rejected %v, error %v", rejected, err)
 			}
@@ -189,7 +186,7 @@ func TestP7_SinkProofDiskFull(t *testing.T) {
 			if r := l.progress("s1", 1); r.Next != 41 {
 				t.Errorf("progress %+v", r)
 			}
-			exec("DROP TABLE notes") // the disk is for the next one
+			execSQL(t, db, "DROP TABLE notes") // the disk is for the next one
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/deadletter"
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -16,11 +17,11 @@ import (
 
 // Reasons under which the relay's dead letters are listed.
 const (
-	ReasonUnknownTable = "unknown_table" // the file has no such table
-	ReasonBadRow       = "bad_row"       // a column of the row holds what it must not: the detail says which
-	ReasonBadVersion   = "bad_version"   // a version where it is automatic, none where it is not, or one out of range
-	ReasonTooLarge     = "too_large"     // larger than the file allows
-	ReasonLost         = "lost_commit"   // in the topic, but a failover or restore lost its transaction: information only
+	ReasonUnknownTable = event.ReasonUnknownTable
+	ReasonBadRow       = "bad_row"     // a column of the row holds what it must not: the detail says which
+	ReasonBadVersion   = "bad_version" // a version where it is automatic, none where it is not, or one out of range
+	ReasonTooLarge     = "too_large"   // larger than the file allows
+	ReasonLost         = "lost_commit" // in the topic, but a failover or restore lost its transaction: information only
 )
 
 const deadDetailBytesMax = 4 << 10

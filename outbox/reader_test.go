@@ -272,6 +272,24 @@ func testReader(t *testing.T, table *laneTable) *reader {
 		batchSize: 8 << 10, stats: newLaneStats(0)}
 }
 
+// readSteps takes steps of the reader, which rests after each, and returns the ids that it read.
+func readSteps(t *testing.T, r *reader, steps int, rest time.Duration) (ids []uint64) {
+	t.Helper()
+	for range steps {
+		b, _, err := r.step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b != nil {
+			for _, it := range b.items {
+				ids = append(ids, it.id)
+			}
+		}
+		time.Sleep(rest)
+	}
+	return ids
+}
+
 // readAll steps until all is read that will ever be, and makes sure that each committed row was read once. Where INSERTs
 // take less than the margin the rows of each entity are read in the order of their commits, and none is left to a sweep.
 func readAll(t *testing.T, r *reader, w *laneWriters, steps int) {
@@ -374,18 +392,7 @@ func TestP2_ReaderAsksForManyGapsInOneSnapshot(t *testing.T) {
 				}
 			}
 		}
-		var ids []uint64
-		for range 3 {
-			b, _, err := r.step(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if b != nil {
-				for _, it := range b.items {
-					ids = append(ids, it.id)
-				}
-			}
-		}
+		ids := readSteps(t, r, 3, 0)
 		want := slices.Collect(maps.Keys(table.committed()))
 		want = slices.DeleteFunc(want, func(id uint64) bool { return table.rows[id].entity == 1 })
 		if slices.Sort(want); reads < 4 || len(want) < 2 || !slices.Equal(ids, want) {
@@ -420,20 +427,7 @@ func TestP2_ReaderLeavesGapsOutUpToWhatWasDrawnBefore(t *testing.T) {
 				}
 			}
 		}
-		var ids []uint64 // of the entity
-		for range 10 {
-			b, _, err := r.step(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if b != nil {
-				for _, it := range b.items {
-					if table.rows[it.id].entity == 0 {
-						ids = append(ids, it.id)
-					}
-				}
-			}
-		}
+		ids := slices.DeleteFunc(readSteps(t, r, 10, 0), func(id uint64) bool { return table.rows[id].entity != 0 })
 		if asked == 0 || len(ids) < 2 || ids[0] != first || !slices.IsSorted(ids) {
 			t.Errorf("of one entity %v are read, %d was drawn first", ids, first)
 		}
@@ -467,19 +461,7 @@ func TestP2_ReaderVouchesForNoMoreThanItRead(t *testing.T) {
 				looked = false
 			}
 		}
-		var ids []uint64
-		for range 4 {
-			b, _, err := r.step(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if b != nil {
-				for _, it := range b.items {
-					ids = append(ids, it.id)
-				}
-			}
-			time.Sleep(2 * readerMargin)
-		}
+		ids := readSteps(t, r, 4, 2*readerMargin)
 		if !slices.Equal(ids, []uint64{2, 4, 1, 3}) {
 			t.Errorf("%v are read", ids)
 		}
@@ -503,12 +485,7 @@ func TestP2_ReaderLooksAgainForGapsBeyondAnAnswer(t *testing.T) {
 		put(1, false)
 		put(1, true)
 		r := testReader(t, table)
-		for range 5 {
-			if _, _, err := r.step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * readerMargin)
-		}
+		readSteps(t, r, 5, 2*readerMargin)
 		if hot, cold := countIDs(r.gaps.hotRanges()), r.gaps.cold.count(); hot != foundMax+1 || cold != 0 {
 			t.Errorf("%d gaps are hot and %d cold, though transactions hold %d", hot, cold, foundMax+1)
 		}
@@ -588,11 +565,7 @@ func TestP2_ReaderTellsATableThatWasEmptied(t *testing.T) {
 		r := testReader(t, table)
 		r.time.Ends = time.Hour // the reads themselves must tell
 		fill(5)
-		for range 2 {
-			if _, _, err := r.step(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
+		readSteps(t, r, 2, 0)
 		clear(table.rows)
 		table.next = 1
 		fill(9)

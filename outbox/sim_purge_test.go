@@ -154,12 +154,7 @@ func runPurgeSim(t *testing.T, seeds, steps int, opts simOptions) {
 	// One run in ten puts rows back: where none of all did, which chance brings about, there are more.
 	for round := 0; round == 0 || round < 20 && (dropped == 0 || late == 0); round++ {
 		for _, seed := range simSeeds(t, seeds) {
-			s := newSim(t, seed, opts)
-			for range steps {
-				s.step()
-			}
-			s.settle()
-			s.verify()
+			s := simulate(t, seed, steps, opts)
 			for _, r := range s.load().cold {
 				if r.From < s.purge.low-simPartition {
 					s.fatalf("gap %v of a purged partition is kept", r)

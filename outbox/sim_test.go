@@ -782,13 +782,19 @@ func (s *sim) verify() {
 
 func runSim(t *testing.T, seeds int, steps int, opts simOptions) {
 	for _, seed := range simSeeds(t, seeds) {
-		s := newSim(t, seed, opts)
-		for range steps {
-			s.step()
-		}
-		s.settle()
-		s.verify()
+		simulate(t, seed, steps, opts)
 	}
+}
+
+// simulate runs one simulation to its end.
+func simulate(t *testing.T, seed uint64, steps int, opts simOptions) *sim {
+	s := newSim(t, seed, opts)
+	for range steps {
+		s.step()
+	}
+	s.settle()
+	s.verify()
+	return s
 }
 
 func TestP2_SimulatedCommitsInAnyOrder(t *testing.T) {

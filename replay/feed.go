@@ -32,9 +32,10 @@ type feed struct {
 
 // newFeed is a feed of a job that does nothing yet.
 func (r *Replay) newFeed(j *Job, sink string) *feed {
-	return &feed{job: j, filling: filling{r: r, jobName: j.Name, sink: sink, live: liveSink,
-		next: fmt.Sprintf("slotline replay resume %s; or slotline replay abort %s", j.Name, j.Name),
-		pace: pace{perSecond: j.Spec.PerSecond}, yieldAbove: j.Spec.YieldAbove, failed: make(chan error, 1), reached: make(chan struct{}, 1)}}
+	f := &feed{job: j, filling: newFilling(r, liveSink, j.Spec.PerSecond)}
+	f.jobName, f.sink, f.yieldAbove = j.Name, sink, j.Spec.YieldAbove
+	f.next = fmt.Sprintf("slotline replay resume %s; or slotline replay abort %s", j.Name, j.Name)
+	return f
 }
 
 // feedFor begins to apply the log to the tables with a suffix, which are there, as a sink of its own.

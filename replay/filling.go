@@ -55,6 +55,11 @@ type filling struct {
 	mineLag, liveLag lag
 }
 
+// newFilling is one of a job that does nothing yet: beside the sink live, at so many events a second at most (0: no bound).
+func newFilling(r *Replay, live string, perSecond int) filling {
+	return filling{r: r, live: live, pace: pace{perSecond: perSecond}, failed: make(chan error, 1), reached: make(chan struct{}, 1)}
+}
+
 // consume applies the log to the sink until ctx ends; what it fails with goes to failed.
 func (f *filling) consume(ctx context.Context, sink consumers.Sink, batch consumers.Limits, reload func(context.Context) error) {
 	cfg := *f.r.o.Config

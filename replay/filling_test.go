@@ -16,7 +16,7 @@ func TestFillingTellsWhenItHasReached(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	part := func(n int) event.Partition { return event.Partition{Topic: "t", Number: int32(n)} }
 	for range 500 {
-		f := &filling{reached: make(chan struct{}, 1)}
+		f := newFilling(nil, "", 0)
 		s := standing{log: ends{}, mine: ends{}}
 		at := ends{}
 		for n := range 1 + rng.IntN(5) {

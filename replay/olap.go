@@ -86,7 +86,7 @@ func RebuildOLAP(ctx context.Context, o OLAPOptions) error {
 	}
 	r := &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say}, db: o.State,
 		place: "state of " + olapSink, owner: lease.NewOwner()}
-	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), filling: filling{r: r, live: olapSink, pace: pace{perSecond: o.PerSecond}, failed: make(chan error, 1), reached: make(chan struct{}, 1)}}
+	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), filling: newFilling(r, olapSink, o.PerSecond)}
 	if b.t == nil || o.Month != partitioner.NoMonth && b.t.Month == event.None {
 		return &fault.Error{Code: codeNoTable, Class: fault.Usage, What: fmt.Sprintf("%s has no table %q, or none by months", o.Config.File, o.Table), Do: "name a table that stands under tables"}
 	}

@@ -131,7 +131,7 @@ func beginJob(cmd *cobra.Command, o *options, f *runFlags, r *replay.Replay, spe
 
 // runJob carries a job on, and prints what one that only verifies has found; that a person said no to a swap is exit status 1.
 func runJob(cmd *cobra.Command, o *options, f *runFlags, r *replay.Replay, j *replay.Job) error {
-	err, job := r.Run(cmd.Context(), j.Name), j.Name
+	err := r.Run(cmd.Context(), j.Name)
 	if j.Spec.VerifyOnly && f.compared != nil {
 		verdict := line.ReplayVerdict{Shard: j.Shard, Comparison: f.compared}
 		if rerr := render(o.output, verdict, verdict.WriteText); err == nil {
@@ -139,14 +139,14 @@ func runJob(cmd *cobra.Command, o *options, f *runFlags, r *replay.Replay, j *re
 		}
 	}
 	if errors.Is(err, replay.ErrDeclined) {
-		fmt.Fprintf(os.Stderr, "%v; next: slotline replay resume %s | slotline replay abort %s\n", err, job, job)
+		fmt.Fprintf(os.Stderr, "%v; next: slotline replay resume %s | slotline replay abort %s\n", err, j.Name, j.Name)
 		return exit(exitFailed)
 	}
 	if errors.Is(err, replay.ErrDiffers) {
 		return exit(exitDifferences)
 	}
 	if err != nil && cmd.Context().Err() != nil {
-		fmt.Fprintf(os.Stderr, "stopped; next: slotline replay resume %s\n", job)
+		fmt.Fprintf(os.Stderr, "stopped; next: slotline replay resume %s\n", j.Name)
 		return exit(exitFailed)
 	}
 	return err

@@ -66,7 +66,7 @@ func (r *Rules) Read(m *event.Message, l *partitioner.Layout, dst *Event) error 
 	}
 	n, ok := r.index[string(v.Table)]
 	if !ok {
-		return &event.DataError{Code: codeUnknownTable, Table: string(v.Table), Reason: "unknown_table",
+		return &event.DataError{Code: codeUnknownTable, Table: string(v.Table), Reason: event.ReasonUnknownTable,
 			Detail: "the file that this sink runs from has no such table"}
 	}
 	t := r.tables[n]
@@ -86,14 +86,14 @@ func (r *Rules) Read(m *event.Message, l *partitioner.Layout, dst *Event) error 
 	if t.Broadcast() {
 		dst.Route = partitioner.Route{}
 		if m.Partition.Number != l.Broadcast() {
-			return &event.DataError{Code: codeWrongPlace, Table: t.Name, Reason: "wrong_partition",
+			return &event.DataError{Code: codeWrongPlace, Table: t.Name, Reason: event.ReasonWrongPartition,
 				Detail: fmt.Sprintf("events of a broadcast table are in partition %d, this one is in partition %d", l.Broadcast(), m.Partition.Number)}
 		}
 		return nil
 	}
 	dst.Route = l.RouteBytes(row.Tenant, row.Spread)
 	if dst.Route.Partition != m.Partition.Number && v.LayoutEpoch == l.Epoch() {
-		return &event.DataError{Code: codeWrongPlace, Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: "wrong_partition",
+		return &event.DataError{Code: codeWrongPlace, Table: t.Name, Column: t.Columns[t.Tenant].Name, Reason: event.ReasonWrongPartition,
 			Detail: fmt.Sprintf("tenant %.64q is of partition %d in layout epoch %d, the event is in partition %d",
 				row.Tenant, dst.Route.Partition, v.LayoutEpoch, m.Partition.Number)}
 	}
@@ -119,5 +119,5 @@ func Reason(err error) string {
 	if e, ok := errors.AsType[*event.DataError](err); ok {
 		return e.Reason
 	}
-	return "refused"
+	return event.ReasonRefused
 }

@@ -90,8 +90,7 @@ var (
 	DeadReasons = []string{
 		event.ReasonMalformed, event.ReasonUnknownField, event.ReasonDuplicate, event.ReasonMissing, event.ReasonNull, event.ReasonWrongType,
 		event.ReasonOutOfRange, event.ReasonTooLong, event.ReasonEmpty, event.ReasonBadText, event.ReasonBadRecord, event.ReasonMismatch,
-		"unknown_table", "wrong_partition", // of every sink; the first of the relay too
-		"check_constraint", "refused_by_server", "refused", // a server's
+		event.ReasonUnknownTable, event.ReasonWrongPartition, event.ReasonCheckConstraint, event.ReasonRefusedByServer, event.ReasonRefused,
 		outbox.ReasonBadRow, outbox.ReasonBadVersion, outbox.ReasonTooLarge, outbox.ReasonLost,
 	}
 )

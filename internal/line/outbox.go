@@ -76,16 +76,8 @@ func (s *OutboxStatus) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s  %s\n", s.Line, s.At.Format("2006-01-02 15:04:05Z"))
 	t := newTable(w, "LANE", "OWNER", "CURSOR", "BACKLOG", "OLDEST", "GAPS hot/cold", "PARKED", "PARTITIONS behind/ahead", "ROWS", "MIB", "PURGE")
 	for _, lane := range s.Lanes {
-		owner, oldest := lane.Owner, "-"
-		if owner == "" {
-			owner = "none"
-		}
-		if lane.OldestSeconds > 0 {
-			oldest = short(time.Duration(lane.OldestSeconds * float64(time.Second)))
-		}
-		t.row(laneName(lane.Lane), owner, fmt.Sprint(lane.Cursor), count(lane.Backlog), oldest,
-			fmt.Sprintf("%d/%d", lane.GapsHot, lane.GapsCold), count(int64(lane.Parked)),
-			fmt.Sprintf("%d %d/%d", lane.Partitions, lane.Behind, lane.Ahead), count(lane.Rows), fmt.Sprint(lane.Bytes>>20), lane.purge())
+		t.row(append(lane.cells(), fmt.Sprintf("%d %d/%d", lane.Partitions, lane.Behind, lane.Ahead), count(lane.Rows),
+			fmt.Sprint(lane.Bytes>>20), lane.purge())...)
 	}
 	return t.flush()
 }

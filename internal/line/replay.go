@@ -16,6 +16,11 @@ func (l *Line) Replay(ctx context.Context, o replay.Options) (*replay.Replay, er
 	if err := l.loadLayout(ctx); err != nil {
 		return nil, err
 	}
+	return l.openReplay(o)
+}
+
+// openReplay is Replay by the layout that was loaded.
+func (l *Line) openReplay(o replay.Options) (*replay.Replay, error) {
 	o.Config, o.Layout, o.Logger = l.Config, l.layout, l.Log
 	return replay.Open(o)
 }
@@ -67,7 +72,7 @@ func (l *Line) ReplayJobs(ctx context.Context) (*ReplayJobs, error) {
 	shards := make([]*replay.Replay, len(l.Config.Shards))
 	for i, shard := range l.Config.Shards {
 		var err error
-		if shards[i], err = replay.Open(replay.Options{Config: l.Config, Layout: l.layout, Logger: l.Log, Shard: shard.Name}); err != nil {
+		if shards[i], err = l.openReplay(replay.Options{Shard: shard.Name}); err != nil {
 			return nil, err
 		}
 		defer shards[i].Close()

@@ -14,15 +14,22 @@ import (
 	"github.com/slotline/slotline/fault"
 )
 
-// What a person typed stands in the message, not what became of it; and a missing argument is named.
-func TestWhereSaysWhatWasTyped(t *testing.T) {
-	t.Setenv("OUTBOX_PASSWORD", "x")
-	cfg, err := config.Parse("slotline.yaml", []byte(config.Example()))
+// lineOf is the line of a file, for what asks no server.
+func lineOf(t *testing.T, file string) *Line {
+	t.Helper()
+	cfg, err := config.Parse("slotline.yaml", []byte(file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := New(cfg, slog.New(slog.DiscardHandler))
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// What a person typed stands in the message, not what became of it; and a missing argument is named.
+func TestWhereSaysWhatWasTyped(t *testing.T) {
+	t.Setenv("OUTBOX_PASSWORD", "x")
+	l := lineOf(t, config.Example())
 	for _, c := range []struct {
 		entity Entity
 		says   string
@@ -41,14 +48,8 @@ func TestWhereSaysWhatWasTyped(t *testing.T) {
 func TestGrantsNeedNoPassword(t *testing.T) {
 	grants := func(file string) (string, error) {
 		t.Helper()
-		cfg, err := config.Parse("slotline.yaml", []byte(file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := New(cfg, slog.New(slog.DiscardHandler))
-		defer l.Close()
 		var out bytes.Buffer
-		err = l.WriteGrants(&out)
+		err := lineOf(t, file).WriteGrants(&out)
 		return out.String(), err
 	}
 	for name, file := range map[string]string{"example": config.Example(), "full": config.ExampleFull()} {
@@ -76,15 +77,10 @@ func TestGrantsNeedNoPassword(t *testing.T) {
 
 // A tenant, an id or a spread value that its column cannot hold is refused with the bound: it would be found nowhere.
 func TestWhatAColumnCannotHold(t *testing.T) {
-	cfg, err := config.Parse("slotline.yaml", []byte(strings.Replace(config.Example(), "tables:\n", `tables:
+	l := lineOf(t, strings.Replace(config.Example(), "tables:\n", `tables:
   seats: { tenant: plane, id: seat, spread: seat, columns: { plane: int32, seat: string(3) } }
   notes: { tenant: owner, id: note, columns: { owner: string(40), note: int64 } }
-`, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := New(cfg, slog.New(slog.DiscardHandler))
-	defer l.Close()
+`, 1))
 	for _, c := range []struct {
 		entity Entity
 		says   string // "": it is taken
@@ -111,6 +107,7 @@ func TestWhatAColumnCannotHold(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
+	cfg := l.Config
 	cfg.Tables = slices.DeleteFunc(cfg.Tables, func(t *event.Table) bool { return t.Name == "notes" })
 	for text, want := range map[string]string{"UA": "UA", "007": "7", "7000000": "7000000", "-07": "-7", "07": "07"} { // in orders as it is
 		if got, err := tenantOf(cfg, text); err != nil || got != want {

@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -358,17 +359,19 @@ func (s *Status) WriteText(w io.Writer) error {
 func (s *Status) writeLanes(w io.Writer) error {
 	t := newTable(w, "OUTBOX LANE", "OWNER", "CURSOR", "BACKLOG", "OLDEST", "GAPS hot/cold", "PARKED")
 	for _, lane := range s.Lanes {
-		owner, oldest := lane.Owner, "-"
-		if owner == "" {
-			owner = "none"
-		}
-		if lane.OldestSeconds > 0 {
-			oldest = short(time.Duration(lane.OldestSeconds * float64(time.Second)))
-		}
-		t.row(laneName(lane.Lane), owner, fmt.Sprint(lane.Cursor), count(lane.Backlog), oldest,
-			fmt.Sprintf("%d/%d", lane.GapsHot, lane.GapsCold), count(int64(lane.Parked)))
+		t.row(lane.cells()...)
 	}
 	return t.flush()
+}
+
+// cells are a lane's columns, from its number to its parked ids.
+func (l *LaneStatus) cells() []string {
+	owner, oldest := cmp.Or(l.Owner, "none"), "-"
+	if l.OldestSeconds > 0 {
+		oldest = short(time.Duration(l.OldestSeconds * float64(time.Second)))
+	}
+	return []string{laneName(l.Lane), owner, fmt.Sprint(l.Cursor), count(l.Backlog), oldest,
+		fmt.Sprintf("%d/%d", l.GapsHot, l.GapsCold), count(int64(l.Parked))}
 }
 
 // state is the last column: what is wrong with a sink, or ok.

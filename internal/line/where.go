@@ -228,23 +228,25 @@ func (l *Line) entityTable(e *Entity) (*event.Table, error) {
 		return bad(fmt.Sprintf("%s has no table %q", l.Config.File, e.Table), "write one of: "+strings.Join(l.tableNames(), ", "))
 	}
 	t := l.Config.Tables[i]
-	for _, key := range []struct {
+	switch {
+	case t.Tenant == event.None && e.Tenant != "":
+		return bad(fmt.Sprintf("table %s has no tenant: its rows are in every shard", t.Name), "leave the tenant out: slotline where "+t.Name+" ID")
+	case t.Tenant != event.None && e.Tenant == "":
+		return bad(fmt.Sprintf("table %s has a tenant, column %s: two arguments are one too few", t.Name, t.Columns[t.Tenant].Name),
+			"slotline where "+t.Name+" TENANT ID")
+	}
+	type key struct {
 		column int
 		text   *string
 		what   string
-	}{{t.Tenant, &e.Tenant, "tenant"}, {t.ID, &e.ID, "id"}, {t.Spread, &e.Spread, "spread value"}} {
-		if key.what == "spread value" && (key.column == event.None || *key.text == "") {
-			continue
-		}
+	}
+	keys := []key{{t.Tenant, &e.Tenant, "tenant"}, {t.ID, &e.ID, "id"}}
+	if e.Spread != "" {
+		keys = append(keys, key{t.Spread, &e.Spread, "spread value"})
+	}
+	for _, key := range keys {
 		if key.column == event.None {
-			if *key.text != "" {
-				return bad(fmt.Sprintf("table %s has no tenant: its rows are in every shard", t.Name), "leave the tenant out: slotline where "+t.Name+" ID")
-			}
 			continue
-		}
-		if *key.text == "" && key.what == "tenant" {
-			return bad(fmt.Sprintf("table %s has a tenant, column %s: two arguments are one too few", t.Name, t.Columns[key.column].Name),
-				"slotline where "+t.Name+" TENANT ID")
 		}
 		c, given := &t.Columns[key.column], *key.text
 		canonical, problem := columnText(c, given)

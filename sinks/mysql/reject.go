@@ -100,7 +100,7 @@ func serverReason(err error) string {
 	case 1300, 1366, 3854:
 		return event.ReasonBadText
 	case 3819, 4025:
-		return "check_constraint"
+		return event.ReasonCheckConstraint
 	}
-	return "refused_by_server"
+	return event.ReasonRefusedByServer
 }

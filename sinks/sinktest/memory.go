@@ -396,7 +396,7 @@ func (o *memoryOwned) decode(m *event.Message, layout *partitioner.Layout) (memo
 	}
 	t := o.sink.cfg.Table(string(v.Table))
 	if t == nil {
-		return memoryEntry{}, &event.DataError{Code: "memory", Reason: "unknown_table", Detail: string(v.Table)}
+		return memoryEntry{}, &event.DataError{Code: "memory", Reason: event.ReasonUnknownTable, Detail: string(v.Table)}
 	}
 	e := memoryEntry{entity: entity{t.Name, string(v.Tenant), string(v.EntityID)}, ver: v.Version * 2}
 	if v.Op == event.Delete {

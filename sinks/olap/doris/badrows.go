@@ -92,7 +92,7 @@ func matchErrorLog(log []byte, b *block) []badRow {
 func rejected(b *block, bad []badRow) []event.Rejected {
 	var list []event.Rejected
 	for _, r := range bad {
-		list = append(list, event.Rejected{Index: int(b.messages[r.row]), Reason: "refused",
+		list = append(list, event.Rejected{Index: int(b.messages[r.row]), Reason: event.ReasonRefused,
 			Err: &fault.Error{Code: codeRow, Class: fault.Data, What: fmt.Sprintf("table %s: Doris refuses the row: %s", b.table.Name, r.reason)}})
 	}
 	return list
