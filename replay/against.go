@@ -22,7 +22,7 @@ import (
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
+	"github.com/slotline/slotline/sinks/olap"
 )
 
 const (
@@ -40,11 +40,12 @@ const (
 	namedMax = 1000
 )
 
-// Store is an OLAP store with what its sink has applied, as a comparison sees it; *clickhouse.Sink is one.
+// Store is an OLAP store with what its sink has applied, as a comparison sees it; *clickhouse.Sink and *doris.Sink are.
 type Store interface {
 	Name() string
 	Check(ctx context.Context) error
-	TableSizes(ctx context.Context) ([]clickhouse.TableSize, error)
+	TableSizes(ctx context.Context) ([]olap.TableSize, error)
+	ByRow(t *event.Table) bool // the store cannot sum the table up: its rows are compared one by one
 	TenantSums(ctx context.Context, t *event.Table, months []partitioner.Month, after, upTo *string, tenants int) ([]rowsum.Item, error)
 	RowSums(ctx context.Context, t *event.Table, m partitioner.Month, tenant string, after, upTo *string, ids []string, most int) ([]rowsum.Item, error)
 }
@@ -222,7 +223,7 @@ type against struct {
 	mysql  *mysql.Sink
 	shards []*shardSide
 	below  partitioner.Month // months before it are retired
-	sizes  []clickhouse.TableSize
+	sizes  []olap.TableSize
 	pace   *pace
 	out    *Agreement
 	// patience is how long a sink is waited for that does not go on.
@@ -446,7 +447,7 @@ func (a *against) month(ctx context.Context, b *bucket, sums map[partitioner.Mon
 	if !b.table.Broadcast() {
 		order = keyOrder(b.table.Columns[b.table.Tenant].Type.Kind)
 	}
-	byRow := rowsum.HasJSON(b.table)
+	byRow := a.o.Store.ByRow(b.table)
 	return walk(ctx, order, tenantsPage, cursors, func(tenant string, at []rowsum.Item) error {
 		shards, store := total(at[:len(at)-1]), at[len(at)-1]
 		if err := a.pace.wait(ctx, int(max(shards.Rows, store.Rows))); err != nil {

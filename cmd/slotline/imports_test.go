@@ -29,7 +29,7 @@ var levels = [][]string{
 	{"lease", "internal/plan", "internal/deadletter"},
 	{"internal/mysqldb"},
 	{"config"},
-	{"event"},
+	{"event", "sinks/olap"},
 	{"partitioner"},
 	{"fault"},
 	{"examples/flights/nyc", "sinks/olap/doris/doristest"},

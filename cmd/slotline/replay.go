@@ -183,15 +183,18 @@ both work without it. --detach ends after the swap.`,
 	return cmd
 }
 
+// olapStores are the stores that tables are compared with.
+var olapStores = []string{"clickhouse", "doris"}
+
 func replayVerifyCommand(o *options) *cobra.Command {
 	f, rf := &specFlags{}, &runFlags{}
 	var store string
-	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs, Short: "Compare every row of a shard with the log, or with ClickHouse; --repair mends the rows that are wrong",
+	cmd := &cobra.Command{Use: "verify", Args: cobra.NoArgs, Short: "Compare every row of a shard with the log, or with an OLAP store; --repair mends the rows that are wrong",
 		Long: `Fills tables beside the live ones from the log, compares the two row by row, and drops them. Each row that differs is named
 with both versions. --repair has the live rows be as the log makes them, after it has asked, and writes each into
 slotline_repair.
 
-With --against clickhouse it makes no tables: the shard, or without --shard all of them, is compared with ClickHouse, by
+With --against clickhouse, or doris, it makes no tables: the shard, or without --shard all of them, is compared with it, by
 counts and checksums of each tenant and month, and row by row where those differ. The log decides which side is wrong.
 --rate bounds the rows a second.
 
@@ -209,7 +212,8 @@ Exit status: 3 when rows differ and were not mended.`,
 		}}
 	f.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&store, "against", "", "compare with the `store`, clickhouse, and not with the log")
+	flags.StringVar(&store, "against", "", "compare with the `store`, clickhouse or doris, and not with the log")
+	_ = cmd.RegisterFlagCompletionFunc("against", cobra.FixedCompletions(olapStores, cobra.ShellCompDirectiveNoFileComp)) // fails where there is no such flag
 	flags.BoolVar(&rf.yes, "yes", false, "do not ask")
 	flags.BoolVar(&f.spec.Repair, "repair", false, "have the live rows that are wrong be as the log makes them")
 	addAllow(cmd, &f.spec.AllowEmpty, &f.spec.AcceptDead)

@@ -9,11 +9,12 @@ import (
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/replay"
 	"github.com/slotline/slotline/sinks/olap/clickhouse"
+	"github.com/slotline/slotline/sinks/olap/doris"
 )
 
-// ReplayAgainst compares shards with an OLAP store: clickhouse.
+// ReplayAgainst compares shards with an OLAP store: clickhouse or doris.
 func (l *Line) ReplayAgainst(ctx context.Context, store string, o replay.AgainstOptions) (*Agreement, error) {
-	if err := l.checkClickHouse(store, "a comparison with the shards"); err != nil {
+	if err := l.checkOLAP(store); err != nil {
 		return nil, err
 	}
 	if err := l.loadLayout(ctx); err != nil {
@@ -23,12 +24,22 @@ func (l *Line) ReplayAgainst(ctx context.Context, store string, o replay.Against
 	if err != nil {
 		return nil, err
 	}
-	sink, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: l.layout, State: state, Logger: l.Log})
-	if err != nil {
-		return nil, err
+	if store == "doris" {
+		sink, err := doris.New(doris.Options{Config: l.Config, Layout: l.layout, State: state, Logger: l.Log})
+		if err != nil {
+			return nil, err
+		}
+		defer sink.Close()
+		o.Store = sink
+	} else {
+		sink, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: l.layout, State: state, Logger: l.Log})
+		if err != nil {
+			return nil, err
+		}
+		defer sink.Close()
+		o.Store = sink
 	}
-	defer sink.Close()
-	o.Config, o.Layout, o.State, o.Store, o.Logger = l.Config, l.layout, state, sink, l.Log
+	o.Config, o.Layout, o.State, o.Logger = l.Config, l.layout, state, l.Log
 	a, err := replay.VerifyAgainst(ctx, o)
 	if a == nil {
 		return nil, err
@@ -36,15 +47,16 @@ func (l *Line) ReplayAgainst(ctx context.Context, store string, o replay.Against
 	return &Agreement{a}, err
 }
 
-// checkClickHouse refuses a store for which something is not built, or that the file does not have.
-func (l *Line) checkClickHouse(store, what string) error {
+// checkOLAP refuses what is no OLAP store, or one that the file does not have.
+func (l *Line) checkOLAP(store string) error {
+	have := map[string]bool{"clickhouse": l.Config.Sinks.ClickHouse != nil, "doris": l.Config.Sinks.Doris != nil}
+	there, known := have[store]
 	switch {
-	case store == "doris":
-		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: what + " is not built for Doris", Do: "name clickhouse"}
-	case store != "clickhouse":
-		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: fmt.Sprintf("%s is no store that %s is built for", store, what), Do: "name clickhouse"}
-	case l.Config.Sinks.ClickHouse == nil:
-		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: l.Config.File + " has no sinks.clickhouse", Do: "write sinks.clickhouse into it, and slotline apply; the sink then fills the store"}
+	case !known:
+		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: store + " is no OLAP store", Do: "name clickhouse or doris"}
+	case !there:
+		return &fault.Error{Code: "SL9023", Class: fault.Usage, What: l.Config.File + " has no sinks." + store,
+			Do: "write sinks." + store + " into it, and slotline apply; the sink then fills the store"}
 	}
 	return nil
 }

@@ -7,15 +7,8 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap"
 )
-
-// TableSize is one partition of a table: a month, or the whole of a table without months.
-type TableSize struct {
-	Table string
-	Month partitioner.Month // NoMonth for a table without months
-	Rows  int64             // not merged yet: an entity counts once per image
-	Bytes int64             // on disk
-}
 
 // tableSizesSQL asks, on a cluster, one replica of each shard.
 func (c cluster) tableSizesSQL() string {
@@ -27,8 +20,9 @@ func (c cluster) tableSizesSQL() string {
 		" WHERE active AND database = " + database + " GROUP BY table, partition ORDER BY table, partition"
 }
 
-// TableSizes are the partitions of the file's tables that hold rows, in order of table and month.
-func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
+// TableSizes are the partitions of the file's tables that hold rows, in order of table and month. Rows are not merged yet:
+// an entity counts once per image. Bytes are those on disk.
+func (s *Sink) TableSizes(ctx context.Context) (list []olap.TableSize, err error) {
 	months := map[string]bool{}
 	for _, t := range s.tables {
 		months[t.Name] = t.Month != event.None
@@ -41,7 +35,7 @@ func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
 		if !known {
 			return
 		}
-		size := TableSize{Table: f[0]}
+		size := olap.TableSize{Table: f[0]}
 		size.Rows, _ = strconv.ParseInt(f[2], 10, 64)
 		size.Bytes, _ = strconv.ParseInt(f[3], 10, 64)
 		if byMonth {

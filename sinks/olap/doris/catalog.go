@@ -78,36 +78,52 @@ func (s *Sink) exec(ctx context.Context, statement string) error {
 
 // rows runs a query and returns its rows as texts, "" for NULL. Columns beyond those asked for are left out: servers
 // add some at the end.
-func (s *Sink) rows(ctx context.Context, query string, columns int) ([][]string, error) {
+func (s *Sink) rows(ctx context.Context, query string, columns int) (list [][]string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.catalog.QueryContext(ctx, query)
+	err = s.each(ctx, s.catalog, query, func(f []sql.RawBytes) error {
+		if len(f) < columns {
+			return fmt.Errorf("%s: %d columns, wanted %d", query, len(f), columns)
+		}
+		row := make([]string, columns)
+		for i := range row {
+			row[i] = string(f[i])
+		}
+		list = append(list, row)
+		return nil
+	})
+	return list, err
+}
+
+// querier is a pool or a connection of it.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each runs a query that reads much and passes on each row's values as texts, nil for NULL, which are good until it returns.
+func (s *Sink) each(ctx context.Context, q querier, query string, row func(f []sql.RawBytes) error) error {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	defer cancel()
+	rows, err := q.QueryContext(ctx, query)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	names, err := rows.Columns()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if len(names) < columns {
-		return nil, fmt.Errorf("%s: %d columns, wanted %d", query, len(names), columns)
+	fields, into := make([]sql.RawBytes, len(names)), make([]any, len(names))
+	for i := range fields {
+		into[i] = &fields[i]
 	}
-	var list [][]string
 	for rows.Next() {
-		fields := make([]sql.NullString, len(names))
-		into := make([]any, len(names))
-		for i := range fields {
-			into[i] = &fields[i]
-		}
 		if err := rows.Scan(into...); err != nil {
-			return nil, err
+			return err
 		}
-		row := make([]string, columns)
-		for i := range row {
-			row[i] = fields[i].String
+		if err := row(fields); err != nil {
+			return err
 		}
-		list = append(list, row)
 	}
-	return list, rows.Err()
+	return rows.Err()
 }

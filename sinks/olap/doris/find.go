@@ -34,10 +34,13 @@ func findSQL(t *event.Table, tenant, id string) string {
 	return fmt.Sprintf("SELECT %s FROM %s WHERE %s", ident(verColumn), ident(t.Name), where)
 }
 
-func keyIs(c event.Column, value string) string {
+func keyIs(c event.Column, value string) string { return ident(c.Name) + " = " + keyValue(c, value) }
+
+// keyValue is a key's text as a literal of its column's type.
+func keyValue(c event.Column, value string) string {
 	switch c.Type.Kind {
 	case event.Int32, event.Int64, event.Uint64:
-		return ident(c.Name) + " = " + value // canonical: digits, and a sign at most
+		return value // canonical: digits, and a sign at most
 	}
-	return ident(c.Name) + " = " + text(value)
+	return text(value)
 }

@@ -176,7 +176,7 @@ func computeSQL(r *config.Rollup, pairs []rollup.Pair, version int64) string {
 		if tenants[p.Day] == nil {
 			days = append(days, p.Day)
 		}
-		tenants[p.Day] = append(tenants[p.Day], tenantText(t, p.Tenant))
+		tenants[p.Day] = append(tenants[p.Day], keyValue(t.Columns[t.Tenant], p.Tenant))
 	}
 	slices.Sort(days)
 	var where []string
@@ -211,14 +211,6 @@ func isDay(t *event.Table, day int32) string {
 		return name + " = '" + rollup.DayText(day) + "'"
 	}
 	return fmt.Sprintf("%[1]s >= '%[2]s 00:00:00' AND %[1]s < '%[3]s 00:00:00'", name, from.Format(time.DateOnly), to.Format(time.DateOnly))
-}
-
-func tenantText(t *event.Table, tenant string) string {
-	switch t.Columns[t.Tenant].Type.Kind {
-	case event.Int32, event.Int64, event.Uint64:
-		return tenant // canonical: digits, and a sign at most
-	}
-	return text(tenant)
 }
 
 // rollupEngine is Doris as package rollup sees it.

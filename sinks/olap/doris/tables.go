@@ -9,18 +9,12 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap"
 )
 
-// TableSize is one partition of a table: a month, or the whole of a table without months.
-type TableSize struct {
-	Table string
-	Month partitioner.Month // NoMonth for a table without months
-	Rows  int64             // as the frontend was last told by the backends; 0 from releases that do not say
-	Bytes int64             // of one replica
-}
-
-// TableSizes are the partitions of the file's tables, in order of table and month. A table that is not there has none.
-func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
+// TableSizes are the partitions of the file's tables, in order of table and month. A table that is not there has none. Rows
+// are what the frontend was last told by the backends, 0 from releases that do not say; bytes are those of one replica.
+func (s *Sink) TableSizes(ctx context.Context) (list []olap.TableSize, err error) {
 	tables, err := s.readSchema(ctx)
 	if err != nil {
 		return nil, wrap(err, codeQuery, s.where())
@@ -41,7 +35,7 @@ func (s *Sink) TableSizes(ctx context.Context) (list []TableSize, err error) {
 var rangeBegin = regexp.MustCompile(`keys: \[(\d{4})-(\d{2})-`)
 
 // partitions reads SHOW PARTITIONS, whose columns differ among releases: they are found by name.
-func (s *Sink) partitions(ctx context.Context, t *event.Table) (list []TableSize, err error) {
+func (s *Sink) partitions(ctx context.Context, t *event.Table) (list []olap.TableSize, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
 	rows, err := s.catalog.QueryContext(ctx, "SHOW PARTITIONS FROM "+ident(t.Name))
@@ -65,7 +59,7 @@ func (s *Sink) partitions(ctx context.Context, t *event.Table) (list []TableSize
 		for i, name := range names {
 			value[strings.ToLower(name)] = fields[i].String
 		}
-		size := TableSize{Table: t.Name, Bytes: dataSize(value["datasize"])}
+		size := olap.TableSize{Table: t.Name, Bytes: dataSize(value["datasize"])}
 		size.Rows, _ = strconv.ParseInt(value["rowcount"], 10, 64)
 		if t.Month != event.None {
 			m := rangeBegin.FindStringSubmatch(value["range"])

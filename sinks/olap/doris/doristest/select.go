@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,21 +41,21 @@ var (
 
 const selectTimeout = time.Minute
 
-// typeIn is a column's type in the engine.
+// typeIn is a column's type in the engine. Texts are bytes there, as in Doris: they have no character set, and no order but
+// that of their bytes.
 func (c *column) typeIn() string {
-	const exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"
 	switch base, _, _ := strings.Cut(c.typ, "("); base {
 	case "boolean":
 		return "tinyint"
 	case "largeint":
 		return "decimal(39,0)"
 	case "string":
-		return "longtext" + exact
+		return "longblob"
 	case "varchar":
 		if c.bytes > 1000 {
-			return "longtext" + exact
+			return "longblob"
 		}
-		return c.typ + exact
+		return "varbinary(" + strconv.Itoa(c.bytes) + ")"
 	}
 	return c.typ
 }
@@ -250,6 +251,29 @@ func (s *Server) insert(db string, m []string) (result, error) {
 		t.apply(rows)
 	}()
 	return result{}, nil
+}
+
+// changeLocked has each row of a table changed that a condition is true of: for tests, which harm rows by hand.
+func (s *Server) changeLocked(name string, d *database, from, where string, change func(t *table, key string) error) error {
+	t := d.tables[from]
+	if t == nil {
+		return detail("Unknown table '%s'", from)
+	}
+	var keys []string
+	for _, k := range t.keys {
+		keys = append(keys, "`"+t.columns[k].name+"`")
+	}
+	found, err := s.selectLocked(name, d, "SELECT "+strings.Join(keys, ", ")+" FROM `"+from+"` WHERE "+where)
+	if err != nil {
+		return err
+	}
+	t.changes++
+	for _, r := range found.rows {
+		if err := change(t, keyText(r)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // joinView is the view of a rollup.

@@ -227,6 +227,21 @@ func (s *Server) Begin(db, label string) {
 	s.databases[db].txns = append(s.databases[db].txns, &txn{id: s.next, label: label, state: prepare})
 }
 
+// Commit takes a label for a transaction that is committed, as a load is whose answer is Publish Timeout; it is visible once
+// publish is called.
+func (s *Server) Commit(db, label string) (publish func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	x := &txn{id: s.next, label: label, state: committed}
+	s.databases[db].txns = append(s.databases[db].txns, x)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		x.state = visible
+	}
+}
+
 // ForgetLabels evicts the labels of loads that have ended.
 func (s *Server) ForgetLabels(db string) {
 	s.mu.Lock()

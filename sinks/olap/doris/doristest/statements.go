@@ -38,6 +38,9 @@ var (
 	showCreate  = regexp.MustCompile("^SHOW CREATE TABLE `([^`]+)`$")
 	readRows    = regexp.MustCompile("^SELECT (`[^`]+`(?:,`[^`]+`)*) FROM `([^`]+)`(?: WHERE (.*))?$")
 	equals      = regexp.MustCompile("^`([^`]+)` = (?:'((?:[^']|'')*)'|(-?[0-9]+))$")
+	deleteRows  = regexp.MustCompile("^DELETE FROM `([^`]+)` WHERE (.*)$")
+	updateRows  = regexp.MustCompile("^UPDATE `([^`]+)` SET `([^`]+)` = (?:'([^']*)'|([0-9]+)) WHERE (.*)$")
+	committedOf = regexp.MustCompile("^SHOW TRANSACTION FROM `([^`]+)` WHERE STATUS = 'committed'$")
 	sequence    = regexp.MustCompile(`"function_column\.sequence_col" = "([^"]+)"`)
 )
 
@@ -118,6 +121,33 @@ func (s *Server) run(db, statement string) (result, error) {
 	if m := readRows.FindStringSubmatch(statement); m != nil && (d.views[m[2]] == nil || !d.views[m[2]].join) {
 		return d.read(strings.Split(m[1], ","), m[2], m[3])
 	}
+	if m := deleteRows.FindStringSubmatch(statement); m != nil {
+		return result{}, s.changeLocked(db, d, m[1], m[2], func(t *table, key string) error {
+			delete(t.rows, key)
+			return nil
+		})
+	}
+	if m := updateRows.FindStringSubmatch(statement); m != nil {
+		return result{}, s.changeLocked(db, d, m[1], m[5], func(t *table, key string) error {
+			i := t.index(m[2])
+			if i < 0 || slices.Contains(t.keys, i) {
+				return detail("Only value columns of unique table could be updated")
+			}
+			value, err := t.columns[i].cast(m[3] + m[4])
+			if err != nil {
+				return detail("%v", err)
+			}
+			r := slices.Clone(t.rows[key])
+			r[i], t.rows[key] = &value, r
+			return nil
+		})
+	}
+	if m := committedOf.FindStringSubmatch(statement); m != nil {
+		return s.committedLocked(m[1])
+	}
+	if statement == "SYNC" { // one frontend, which is the master
+		return result{}, nil
+	}
 	if statement == "SELECT @@version_comment" {
 		r := result{columns: []string{"@@version_comment"}}
 		r.add("Doris version " + Version)
@@ -127,6 +157,21 @@ func (s *Server) run(db, statement string) (result, error) {
 		return s.selectLocked(db, d, statement)
 	}
 	return result{}, detail("Syntax error: %.200s", statement)
+}
+
+// committedLocked are the transactions of a database that are committed and not visible yet.
+func (s *Server) committedLocked(db string) (result, error) {
+	r := result{columns: []string{"TransactionId", "Label", "Coordinator", "TransactionStatus"}}
+	d := s.databases[db]
+	if d == nil {
+		return r, detail("Unknown database '%s'", db)
+	}
+	for _, x := range d.txns {
+		if x.state == committed {
+			r.add(fmt.Sprint(x.id), x.label, "BE: 10001", string(committed))
+		}
+	}
+	return r, nil
 }
 
 func (r *result) add(fields ...string) {

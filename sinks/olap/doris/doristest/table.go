@@ -214,18 +214,32 @@ func (c *column) cast(v any) (string, error) {
 func (t *table) apply(rows []row) {
 	t.changes++
 	for _, r := range rows {
-		var key strings.Builder
-		for _, k := range t.keys {
-			if r[k] != nil {
-				fmt.Fprintf(&key, "%d:%s,", len(*r[k]), *r[k])
-			} else {
-				key.WriteString("-,")
-			}
-		}
-		if old, there := t.rows[key.String()]; !there || t.sequenceOf(r) >= t.sequenceOf(old) {
-			t.rows[key.String()] = r
+		key := t.keyOf(r)
+		if old, there := t.rows[key]; !there || t.sequenceOf(r) >= t.sequenceOf(old) {
+			t.rows[key] = r
 		}
 	}
+}
+
+func (t *table) keyOf(r row) string {
+	values := make(row, len(t.keys))
+	for i, k := range t.keys {
+		values[i] = r[k]
+	}
+	return keyText(values)
+}
+
+// keyText is the values of a key as one text.
+func keyText(values row) string {
+	var key strings.Builder
+	for _, v := range values {
+		if v != nil {
+			fmt.Fprintf(&key, "%d:%s,", len(*v), *v)
+		} else {
+			key.WriteString("-,")
+		}
+	}
+	return key.String()
 }
 
 func (t *table) sequenceOf(r row) int64 {
