@@ -372,15 +372,13 @@ func (a *against) table(ctx context.Context, t *event.Table) error {
 			retired++
 			continue
 		}
-		if err := a.together(ctx, t, order[i:], stored, sums); err != nil {
-			return err
-		}
+		told := func() error { return a.together(ctx, t, order[i:], stored, sums) }
 		b := &bucket{store: a.out.Store, table: t, month: m, shards: months[m]}
 		if a.o.Say != nil {
 			a.o.Say(Line{Stage: "verify", Text: fmt.Sprintf("%s %s, %d rows", t.Name, b.monthText(), a.out.Rows), Passing: true})
 		}
 		if !t.Broadcast() {
-			if err := a.month(ctx, b, sums); err != nil {
+			if err := a.month(ctx, b, told, sums); err != nil {
 				return err
 			}
 			delete(sums, m)
@@ -389,7 +387,7 @@ func (a *against) table(ctx context.Context, t *event.Table) error {
 		for _, s := range b.shards { // each has all rows
 			one := *b
 			one.shards = []*shardSide{s}
-			if err := a.month(ctx, &one, sums); err != nil {
+			if err := a.month(ctx, &one, told, sums); err != nil {
 				return err
 			}
 		}
@@ -427,8 +425,9 @@ func (a *against) together(ctx context.Context, t *event.Table, next []partition
 	return nil
 }
 
-// month compares the sums of all tenants, and the rows of those whose sums differ.
-func (a *against) month(ctx context.Context, b *bucket, sums map[partitioner.Month][]rowsum.Item) error {
+// month compares the sums of all tenants, and the rows of those whose sums differ. What the store tells of several months
+// (told, into sums) it works out while the shards do theirs.
+func (a *against) month(ctx context.Context, b *bucket, told func() error, sums map[partitioner.Month][]rowsum.Item) error {
 	var cursors []*cursor
 	for _, s := range b.shards {
 		cursors = append(cursors, &cursor{fetch: func(ctx context.Context, after, _ *string) ([]rowsum.Item, error) {
@@ -436,11 +435,14 @@ func (a *against) month(ctx context.Context, b *bucket, sums map[partitioner.Mon
 			return list, s.wrap(err)
 		}})
 	}
+	if err := atOnce(told, func() error { return readAll(ctx, tenantsPage, cursors, false, nil) }); err != nil {
+		return err
+	}
 	store := &cursor{bounded: true, fetch: func(ctx context.Context, after, upTo *string) ([]rowsum.Item, error) {
 		return a.o.Store.TenantSums(ctx, b.table, []partitioner.Month{b.month}, after, upTo, tenantsPage)
 	}}
-	if told, have := sums[b.month]; have {
-		store.items, store.end = told, true
+	if items, have := sums[b.month]; have {
+		store.items, store.end = items, true
 	}
 	cursors = append(cursors, store)
 	order := strings.Compare

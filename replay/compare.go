@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// compareRows are compared by one statement, on each side: it bounds memory, and how long a snapshot is held.
+	// compareRows of a side are compared by one statement: it bounds memory, and how long a snapshot is held.
 	compareRows = 5000
+	// compareAtOnce chunks are compared side by side, each on a connection of its own: a server takes one CPU for each.
+	compareAtOnce = 2
 	// shownMax differences are looked at column by column.
 	shownMax = 20
 	// decideFor is how long a row that keeps changing is looked at again.
@@ -126,19 +128,30 @@ func (c *comparer) table(ctx context.Context) error {
 		return c.r.wrap(err)
 	}
 	var from []any
-	for {
-		to, err := c.next(ctx, from)
-		if err != nil {
+	for ended := false; !ended; {
+		var chunks []chunk
+		for len(chunks) < compareAtOnce && !ended {
+			to, err := c.next(ctx, from)
+			if err != nil {
+				return err
+			}
+			chunks = append(chunks, chunk{from: from, to: to})
+			from, ended = to, to == nil
+		}
+		counts := make([]func() error, len(chunks))
+		for i := range chunks {
+			counts[i] = func() error { return c.count(ctx, &chunks[i]) }
+		}
+		if err := atOnce(counts...); err != nil {
 			return err
 		}
-		if err := c.chunk(ctx, from, to); err != nil {
-			return err
+		for _, k := range chunks {
+			if err := c.add(ctx, k); err != nil {
+				return err
+			}
 		}
-		if to == nil {
-			return nil
-		}
-		from = to
 	}
+	return nil
 }
 
 // next is the last key of the next chunk; nil when both sides end before it is full.
@@ -189,26 +202,31 @@ func (c *comparer) scanKey(scan func(...any) error, more ...any) ([]any, error) 
 	return key, nil
 }
 
-// chunk compares the rows above one key and up to another.
-func (c *comparer) chunk(ctx context.Context, from, to []any) error {
-	where, args := c.within("a", from, to)
-	var live, equal, rows, missing int64
-	err := c.r.long.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(SUM(b.`_ver` IS NOT NULL AND "+c.same()+"),0) FROM "+
-		c.join("a", "b")+where, args...).Scan(&live, &equal)
-	if err != nil {
-		return c.r.wrap(err)
-	}
-	where, args = c.within("b", from, to)
-	err = c.r.long.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(SUM(a.`_ver` IS NULL),0) FROM "+c.join("b", "a")+where, args...).Scan(&rows, &missing)
-	if err != nil {
-		return c.r.wrap(err)
-	}
-	c.out.Rows += rows
-	if equal == live && missing == 0 {
-		c.out.Equal += equal
+// chunk is the rows above one key and up to another: how many there are live, how many of those are in both and the same,
+// and how many the log makes.
+type chunk struct {
+	from, to         []any
+	live, equal, log int64
+}
+
+// count looks at both sides in one statement, which sees them at one moment. Every live row that is the same as one of the
+// log's, and as many of the log's: none is missing.
+func (c *comparer) count(ctx context.Context, k *chunk) error {
+	b, args := c.within("b", k.from, k.to)
+	a, more := c.within("a", k.from, k.to)
+	return c.r.wrap(c.r.long.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(SUM(b.`_ver` IS NOT NULL AND "+c.same()+"),0), "+
+		"(SELECT COUNT(*) FROM "+mysqldb.Ident(c.pair.beside.Name)+" b"+b+") FROM "+c.join("a", "b")+a, append(args, more...)...).
+		Scan(&k.live, &k.equal, &k.log))
+}
+
+// add takes a chunk into the comparison, after a closer look where it is not the same on both sides.
+func (c *comparer) add(ctx context.Context, k chunk) error {
+	c.out.Rows += k.log
+	if k.equal == k.live && k.log == k.live {
+		c.out.Equal += k.equal
 		return nil
 	}
-	differ, gone, extra, moving, err := c.settle(ctx, from, to)
+	differ, gone, extra, moving, err := c.settle(ctx, k.from, k.to)
 	if err != nil {
 		return err
 	}
@@ -216,7 +234,7 @@ func (c *comparer) chunk(ctx context.Context, from, to []any) error {
 	c.out.Missing += gone
 	c.out.Extra += extra
 	c.out.Moving += moving
-	c.out.Equal += max(0, rows-differ-gone-moving)
+	c.out.Equal += max(0, k.log-differ-gone-moving)
 	return nil
 }
 

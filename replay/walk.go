@@ -2,8 +2,10 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"math/bits"
 	"strings"
+	"sync"
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/internal/rowsum"
@@ -32,15 +34,8 @@ func walk(ctx context.Context, compare func(a, b string) int, page int, cursors 
 			}
 		}
 		for _, last := range []bool{false, true} {
-			for _, c := range cursors {
-				if c.bounded != last {
-					continue
-				}
-				if len(c.items) == 0 && !c.end {
-					if err := c.read(ctx, page, bound); err != nil {
-						return err
-					}
-				}
+			if err := readAll(ctx, page, cursors, last, bound); err != nil {
+				return err
 			}
 			for _, c := range cursors {
 				if c.bounded == last {
@@ -72,6 +67,28 @@ func walk(ctx context.Context, compare func(a, b string) int, page int, cursors 
 			return nil
 		}
 	}
+}
+
+// readAll reads the next page of those cursors that have passed on the one before, all at once: each is a server of its own.
+func readAll(ctx context.Context, page int, cursors []*cursor, bounded bool, upTo *string) error {
+	var reads []func() error
+	for _, c := range cursors {
+		if c.bounded == bounded && len(c.items) == 0 && !c.end {
+			reads = append(reads, func() error { return c.read(ctx, page, upTo) })
+		}
+	}
+	return atOnce(reads...)
+}
+
+// atOnce does what does not depend on each other, and waits for all of it.
+func atOnce(parts ...func() error) error {
+	errs := make([]error, len(parts))
+	var wg sync.WaitGroup
+	for i, part := range parts {
+		wg.Go(func() { errs[i] = part() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 func (c *cursor) read(ctx context.Context, page int, upTo *string) (err error) {
