@@ -121,9 +121,8 @@ func (l *testLine) exec(db *sql.DB, statements ...string) {
 
 // client is a Kafka client with the line's own options, as the bare loops use it.
 func (l *testLine) client(more ...kgo.Opt) *kgo.Client {
-	opts := append(kafka.Options(l.cfg, "bench", nil), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0),
-		kgo.MaxBufferedRecords(100_000))
-	client, err := kgo.NewClient(append(opts, more...)...)
+	opts := []kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(100_000)}
+	client, err := kafka.NewClient(l.cfg, "bench", nil, append(opts, more...)...)
 	if err != nil {
 		l.Fatal(err)
 	}

@@ -12,10 +12,11 @@ const (
 	codeRange      = "SL1008" // a number, size or duration out of its bounds
 	codeLater      = "SL1009" // a key or value whose code comes in a later release
 	codeDSN        = "SL1010" // a DSN that cannot be taken apart
-	codeVariable   = "SL1011" // a variable of a DSN that cannot be filled in
+	codeVariable   = "SL1011" // a variable of a DSN, a user or a password that cannot be filled in
 	codeSameDB     = "SL1012" // two shards, or a shard and the outbox, are one database
 	codeMemory     = "SL1013" // batches × groups do not fit into limits.memory_bytes_max
 	codeName       = "SL1014" // a name that cannot name topics, groups and tables
 	codeConflict   = "SL1015" // two keys whose values contradict each other
 	codeColumn     = "SL1016" // a role or index names a column that the table does not have
+	codeFile       = "SL1017" // a certificate or key that cannot be used
 )

@@ -33,6 +33,26 @@ type Kafka struct {
 	Partitions  int      // kafka.partitions, of each topic of events: 1 to 10,000, at most the number of hash slots
 	Replication int      // kafka.replication, copies of each partition: 1 to 15
 	Compression string   // kafka.compression: none, lz4 or zstd
+	TLS         *TLS     // nil: plain text
+	SASL        *SASL    // nil: no login
+}
+
+// TLS is kafka.tls. Nothing is read before Client.
+type TLS struct {
+	CA         string // kafka.tls.ca, a PEM file; "": the authorities of the system
+	Cert       string // kafka.tls.cert, a PEM file; "" without a certificate of the client's own
+	Key        string // kafka.tls.key, a PEM file; "" with Cert
+	ServerName string // kafka.tls.server_name; "": the host of each broker's address
+	where      [3]string
+}
+
+// SASL is kafka.sasl: the login, by one mechanism.
+type SASL struct {
+	Mechanism string // the key below kafka.sasl: scram-sha-512, scram-sha-256 or plain
+	// Account holds the brokers and of the mechanism the keys kafka.sasl.scram-sha-512.user and
+	// kafka.sasl.scram-sha-512.password, kafka.sasl.scram-sha-256.user and kafka.sasl.scram-sha-256.password, or
+	// kafka.sasl.plain.user and kafka.sasl.plain.password.
+	Account DSN
 }
 
 // Shard is one entry of shards. The slots that it owns are in Config.Layout.

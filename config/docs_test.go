@@ -103,7 +103,7 @@ func TestStructsNameTheirKeys(t *testing.T) {
 		comments.WriteString(c.Text() + "\n")
 	}
 	named := map[string]bool{}
-	for _, path := range regexp.MustCompile(`(kafka|shards|months|outbox|sinks|dead_letters|rollups|archive|limits|http)\.[a-z0-9_.<>]*[a-z0-9_>]`).FindAllString(comments.String(), -1) {
+	for _, path := range regexp.MustCompile(`(kafka|shards|months|outbox|sinks|dead_letters|rollups|archive|limits|http)\.[a-z0-9_.<>-]*[a-z0-9_>]`).FindAllString(comments.String(), -1) {
 		named[path] = true
 	}
 	for _, k := range keys {

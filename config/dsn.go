@@ -47,6 +47,7 @@ const (
 	clickhouseScheme = "clickhouse"
 	dorisScheme      = "doris" // made of sinks.doris, not written as a URL
 	s3Scheme         = "s3"    // made of archive.s3
+	kafkaScheme      = "kafka" // made of kafka.brokers and kafka.sasl
 )
 
 var defaultPorts = map[string]string{mysqlScheme: "3306", clickhouseScheme: "9000"}

@@ -53,6 +53,8 @@ const (
 	day = 24 * time.Hour
 )
 
+const saslExample = `scram-sha-512: { user: slotline, password: "${KAFKA_PASSWORD}" }`
+
 func nanoseconds(d time.Duration) int64 { return int64(d) }
 
 // keys is in the order of the file.
@@ -72,8 +74,30 @@ var keys = []keySpec{
 		meaning: "How long events are kept in the topics. Compaction is refused as well: a late repeat would remove the newer event"},
 	{path: "kafka.compression", kind: choice, def: "lz4", choices: []string{"none", "lz4", "zstd"},
 		meaning: "Compression of the records"},
-	{path: "kafka.tls", kind: section, later: "TLS to Kafka comes in a later release", meaning: "TLS to the brokers"},
-	{path: "kafka.sasl", kind: section, later: "SASL comes in a later release", meaning: "Authentication to the brokers"},
+	{path: "kafka.tls", kind: section, example: "tls: {}",
+		meaning: "TLS to the brokers: [Kafka over TLS](#kafka-over-tls). Off unless set; `tls: {}` trusts the system's authorities"},
+	{path: "kafka.tls.ca", kind: scalar, example: "ca: /etc/ssl/kafka-ca.pem",
+		meaning: "PEM file of the authorities that may have signed the brokers' certificates, in place of the system's"},
+	{path: "kafka.tls.cert", kind: scalar, example: "cert: /etc/ssl/slotline.pem",
+		meaning: "PEM file of this client's certificate, for brokers that ask for one (mutual TLS); with kafka.tls.key"},
+	{path: "kafka.tls.key", kind: scalar, example: "key: /etc/ssl/slotline-key.pem",
+		meaning: "PEM file of that certificate's private key, without a passphrase. Both are read again for each connection"},
+	{path: "kafka.tls.server_name", kind: scalar, example: "server_name: kafka.internal",
+		meaning: "Name that every broker's certificate holds, where it is not the one in its address"},
+	{path: "kafka.sasl", kind: section, example: saslExample,
+		meaning: "The login of the brokers, by one of the mechanisms below: [Kafka over TLS](#kafka-over-tls). Off unless set"},
+	{path: "kafka.sasl.scram-sha-512", kind: section, example: saslExample, meaning: "SCRAM-SHA-512: the password itself is not sent"},
+	{path: "kafka.sasl.scram-sha-512.user", kind: scalar, required: true, example: "user: slotline",
+		meaning: "The user; `${ENV}` and `${file:PATH}` are put in, as in a dsn"},
+	{path: "kafka.sasl.scram-sha-512.password", kind: scalar, required: true, example: `password: "${KAFKA_PASSWORD}"`,
+		meaning: "The user's password, the same way. Both are read again for each connection"},
+	{path: "kafka.sasl.scram-sha-256", kind: section, example: saslExample, meaning: "SCRAM-SHA-256"},
+	{path: "kafka.sasl.scram-sha-256.user", kind: scalar, required: true, example: "user: slotline", meaning: "The user"},
+	{path: "kafka.sasl.scram-sha-256.password", kind: scalar, required: true, example: `password: "${KAFKA_PASSWORD}"`, meaning: "The user's password"},
+	{path: "kafka.sasl.plain", kind: section, example: `plain: { user: slotline, password: "${KAFKA_PASSWORD}" }`,
+		meaning: "PLAIN: the password is sent as it is, so it needs kafka.tls"},
+	{path: "kafka.sasl.plain.user", kind: scalar, required: true, example: "user: slotline", meaning: "The user"},
+	{path: "kafka.sasl.plain.password", kind: scalar, required: true, example: `password: "${KAFKA_PASSWORD}"`, meaning: "The user's password"},
 
 	{path: "layout", kind: section, meaning: "Which slot is where. `apply` changes it on a running line as long as nothing with rows moves: docs/layout.md"},
 	{path: "layout.epoch", kind: count, def: "1", min: 1, max: 1 << 53,

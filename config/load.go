@@ -90,6 +90,8 @@ func (l loader) config(root *entry) *Config {
 		Replication: int(l.number(kafka.get("replication"))),
 		Compression: l.choice(kafka.get("compression")),
 	}
+	cfg.Kafka.TLS = l.tls(kafka.get("tls"))
+	cfg.Kafka.SASL = l.sasl(kafka.get("sasl"), cfg.Kafka.Brokers)
 	l.choice(kafka.get("retention"))
 	cfg.Shards = l.shards(root.get("shards"))
 	cfg.Layout = l.layout(root, cfg.Kafka.Partitions)
@@ -407,6 +409,9 @@ func (c *Config) Secrets() []string {
 	}
 	if c.Sinks.Doris != nil {
 		dsns = append(dsns, c.Sinks.Doris.DSN)
+	}
+	if c.Kafka.SASL != nil {
+		dsns = append(dsns, c.Kafka.SASL.Account)
 	}
 	if c.Archive != nil && c.Archive.S3 != nil {
 		dsns = append(dsns, c.Archive.S3.DSN)

@@ -123,6 +123,9 @@ const excerptRunesMax = 120
 // hideSecrets makes a line fit to be printed.
 func hideSecrets(line string) string {
 	line = secretKeys.ReplaceAllString(maskUserinfo(line), "${1}…")
+	if at := strings.Index(line, "-----BEGIN"); at >= 0 { // a private key where its file should be named
+		line = line[:at] + "…"
+	}
 	line = strings.ToValidUTF8(strings.ReplaceAll(line, "\t", "→"), "?")
 	if runes := []rune(line); len(runes) > excerptRunesMax {
 		line = string(runes[:excerptRunesMax]) + "…"

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/kafka"
 )
 
 // The client makes a list of each record's headers, and a string of each header's key: twelve allocations a record, more
@@ -35,14 +36,12 @@ type folding struct {
 
 // newFolding bounds a batch as kgo.MaxDecompressBatchBytes does.
 func newFolding(bytesMax int) (*folding, error) {
-	// The bounded decompressor is to be had of a client only; this one is never connected.
 	f := &folding{raw: &scratch{}, folded: &scratch{}, bytesMax: bytesMax}
-	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(bytesMax), kgo.WithPools(f.raw))
+	client, err := kafka.Decompressor(bytesMax, f.raw)
 	if err != nil {
 		return nil, err
 	}
-	defer cl.Close()
-	f.client = cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
+	f.client = client
 	return f, nil
 }
 

@@ -38,9 +38,9 @@ type group struct {
 // runGroup joins the group and runs a unit for each assigned partition.
 func (l *loop) runGroup(ctx context.Context) error {
 	cfg := l.opts.Config
-	g := &group{loop: l, name: "slotline." + cfg.Line + "." + l.sink.Name(), units: map[event.Partition]*unit{},
+	g := &group{loop: l, name: kafka.GroupPrefix(cfg.Line) + l.sink.Name(), units: map[event.Partition]*unit{},
 		last: map[event.Partition]<-chan struct{}{}, revoke: min(cfg.Limits.DrainTimeout, rebalanceTimeout/2)}
-	opts := append(kafka.Options(cfg, "group-"+l.sink.Name(), l.opts.Logger),
+	opts := []kgo.Opt{
 		kgo.ConsumerGroup(g.name),
 		kgo.ConsumeTopics(cfg.Topics()...),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -48,17 +48,18 @@ func (l *loop) runGroup(ctx context.Context) error {
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.SessionTimeout(l.opts.SessionTimeout),
-		kgo.HeartbeatInterval(l.opts.SessionTimeout/5),
+		kgo.HeartbeatInterval(l.opts.SessionTimeout / 5),
 		kgo.RebalanceTimeout(rebalanceTimeout),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { g.assigned(m) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { g.revoked(m) }),
-		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { g.lost(m) }))
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, m map[string][]int32) { g.lost(m) }),
+	}
 	if l.opts.InstanceID != "" {
 		opts = append(opts, kgo.InstanceID(l.opts.InstanceID))
 	}
 	// The callbacks may run before NewClient returns.
 	g.mu.Lock()
-	cl, err := kgo.NewClient(append(opts, l.opts.ClientOptions...)...)
+	cl, err := kafka.NewClient(cfg, "group-"+l.sink.Name(), l.opts.Logger, append(opts, l.opts.ClientOptions...)...)
 	if err != nil {
 		g.mu.Unlock()
 		return err

@@ -62,7 +62,7 @@ func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes in
 	if err != nil {
 		return nil, err
 	}
-	opts := append(kafka.Options(cfg, role, log),
+	opts := append([]kgo.Opt{
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an offset out of range is an answer for a person, not for the client
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), // a log may end with markers: progress passes them, so that lag can be 0
@@ -71,8 +71,8 @@ func newReader(cfg *config.Config, role string, log *slog.Logger, memoryBytes in
 		kgo.FetchMaxPartitionBytes(r.fetch.now),
 		kgo.MaxConcurrentFetches(fetchesMax),
 		kgo.WithDecompressor(folding),
-		kgo.WithHooks(r.fetch))
-	cl, err := kgo.NewClient(append(opts, more...)...)
+		kgo.WithHooks(r.fetch)}, more...)
+	cl, err := kafka.NewClient(cfg, role, log, opts...)
 	if err != nil {
 		return nil, err
 	}

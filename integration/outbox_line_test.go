@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
-
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/integration/harness"
@@ -299,7 +297,7 @@ func (l *outboxLine) committed() map[event.ID]string {
 // waitPublished waits until the topic holds at least n records.
 func (l *outboxLine) waitPublished(n int, limit time.Duration) {
 	l.t.Helper()
-	client, err := kgo.NewClient(kafka.Options(l.cfg, "test", nil)...)
+	client, err := kafka.NewClient(l.cfg, "test", nil)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -45,6 +45,15 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	noDatabase := w.write(t, strings.ReplaceAll(text, w.name+"_s1", w.name+"_gone"))
 	typo := w.write(t, strings.Replace(text, "${LINE_PASSWORD}", secret, 1)) // a literal secret with URL characters in it
 
+	// The broker takes no login: it refuses this one.
+	login := strings.Replace(text, "kafka: { ", "kafka: { sasl: { scram-sha-512: { user: "+user+", password: \"%s\" } }, ", 1)
+	inClear := strings.Replace(text, "kafka: { ", "kafka: { sasl: { plain: { user: "+user+", password: \""+secret+"\" } }, ", 1) // refused: no TLS
+	for name, text := range map[string]string{"login": strings.Replace(login, "%s", "${LINE_PASSWORD}", 1), "written out": strings.Replace(login, "%s", secret, 1), "in clear": inClear} {
+		if r := do("kafka "+name, w.write(t, text), secret, "apply", "--log-format", "json"); r.Code == 0 || !strings.Contains(r.Stderr, "kafka.sasl") {
+			t.Errorf("kafka, %s: status %d\n%s", name, r.Code, r.Stderr)
+		}
+		do("kafka grants "+name, w.write(t, text), secret, "apply", "--grants")
+	}
 	for _, output := range []string{"table", "json", "yaml"} {
 		if r := do("dry run "+output, good, secret, "apply", "--dry-run", "-o", output, "--log-format", "json"); r.Code != 3 {
 			t.Errorf("apply --dry-run -o %s: status %d\n%s", output, r.Code, r.Stderr)

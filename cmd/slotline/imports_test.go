@@ -4,8 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -116,5 +121,59 @@ func TestBinaryLinksNoTestServer(t *testing.T) {
 		if dep == "testing" {
 			t.Error("cmd/slotline links package testing")
 		}
+	}
+}
+
+// Every program gets its Kafka clients from one function: one that made its own would forget kafka.tls and kafka.sasl, and
+// work wherever brokers ask for neither. Tests, and the harness, speak with servers of their own.
+func TestOneFunctionMakesKafkaClients(t *testing.T) {
+	const kgo, only = "github.com/twmb/franz-go/pkg/kgo", "internal/kafka/client.go"
+	root, made, files := "../..", map[string]int{}, 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "integration" || d.Name() == ".git" || d.Name() == "node_modules"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, imp := range file.Imports {
+			if imp.Path.Value != `"`+kgo+`"` {
+				continue
+			}
+			as := "kgo"
+			if imp.Name != nil {
+				as = imp.Name.Name
+			}
+			if as == "." {
+				t.Errorf("%s imports all names of %s", name, kgo)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && strings.HasPrefix(s.Sel.Name, "New") && strings.Contains("NewClient NewGroupTransactSession", s.Sel.Name) {
+					if x, ok := s.X.(*ast.Ident); ok && x.Name == as {
+						made[name]++
+					}
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	if err != nil || files < 200 {
+		t.Fatalf("%d files, %v: the test looks at the wrong place", files, err)
+	}
+	if made[only] != 2 { // NewClient, and Decompressor's, which is never connected
+		t.Errorf("%s makes %d clients, not two", only, made[only])
+	}
+	delete(made, only)
+	for name := range made {
+		t.Errorf("%s makes a Kafka client of its own: use kafka.NewClient or kafka.Open", name)
 	}
 }

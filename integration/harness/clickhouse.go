@@ -131,7 +131,7 @@ func startClickHouse() (*ClickHouseServer, error) {
 	s, err := spec{
 		image: clickhouseImage,
 		port:  9000,
-		env: func(int) map[string]string {
+		env: func(int, ...int) map[string]string {
 			return map[string]string{"CLICKHOUSE_USER": c.User, "CLICKHOUSE_PASSWORD": c.Password, "CLICKHOUSE_DEFAULT_ACCESS_MANAGEMENT": "1"}
 		},
 		ready: func(port int) func(context.Context) error {

@@ -97,7 +97,7 @@ func startKafka(javaOptions string) (*KafkaServer, error) {
 	s, err := spec{
 		image: kafkaImage,
 		port:  9092,
-		env: func(port int) map[string]string {
+		env: func(port int, _ ...int) map[string]string {
 			env := kafkaEnv(port)
 			if javaOptions != "" {
 				env["JAVA_TOOL_OPTIONS"] = javaOptions

@@ -190,7 +190,7 @@ func startMySQL(image imageSpec, tmpfs map[string]string, args ...string) (*MySQ
 		image: image,
 		port:  3306,
 		tmpfs: tmpfs,
-		env:   func(int) map[string]string { return map[string]string{"MYSQL_ROOT_PASSWORD": m.Password} },
+		env:   func(int, ...int) map[string]string { return map[string]string{"MYSQL_ROOT_PASSWORD": m.Password} },
 		args: append([]string{
 			// What is acknowledged outlives a kill of the server, as the system has it; the machine is not killed. Waiting
 			// for the disk took two thirds of a test run's time on slow disks.

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,10 +19,11 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// server is one container with one published port, the same over its whole life.
+// server is one container with published ports, the same over its whole life.
 type server struct {
 	kind   string
 	port   int
+	more   []int // further ones
 	id     string
 	docker *client.Client
 	// ready returns nil once the server answers a real request.
@@ -31,9 +33,11 @@ type server struct {
 // spec is what the kinds of server differ in.
 type spec struct {
 	image imageSpec
-	port  int // inside the container
-	env   func(port int) map[string]string
+	port  int                                           // inside the container
+	more  []int                                         // further ports inside the container
+	env   func(port int, more ...int) map[string]string // ports are the published ones
 	args  []string
+	files map[string][]byte // what lies in the container, by path
 	tmpfs map[string]string // options by directory, as Docker takes them
 	ready func(port int) func(context.Context) error
 }
@@ -68,15 +72,34 @@ func (s spec) startOnce(docker *client.Client, image string) (*server, error) {
 	srv := &server{kind: s.image.name, port: port, docker: docker, ready: s.ready(port)}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	inside := network.MustParsePort(strconv.Itoa(s.port) + "/tcp")
+	bindings, inside := network.PortMap{}, []string{}
+	publish := func(in, out int) {
+		at := network.MustParsePort(strconv.Itoa(in) + "/tcp")
+		bindings[at] = []network.PortBinding{{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(out)}}
+		inside = append(inside, at.String())
+	}
+	publish(s.port, port)
+	for _, in := range s.more {
+		out, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		srv.more = append(srv.more, out)
+		publish(in, out)
+	}
+	var files []testcontainers.ContainerFile
+	for path, data := range s.files {
+		files = append(files, testcontainers.ContainerFile{Reader: bytes.NewReader(data), ContainerFilePath: path, FileMode: 0o644})
+	}
 	c, err := testcontainers.Run(ctx, image,
-		testcontainers.WithEnv(s.env(port)),
+		testcontainers.WithEnv(s.env(port, srv.more...)),
+		testcontainers.WithFiles(files...),
 		testcontainers.WithCmd(s.args...),
 		testcontainers.WithLabels(map[string]string{ownerLabel: self()}),
-		testcontainers.WithExposedPorts(inside.String()),
+		testcontainers.WithExposedPorts(inside...),
 		testcontainers.WithHostConfigModifier(func(h *container.HostConfig) {
 			h.Tmpfs = s.tmpfs
-			h.PortBindings = network.PortMap{inside: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: strconv.Itoa(port)}}}
+			h.PortBindings = bindings
 		}),
 		testcontainers.WithLogger(log.NewNoopLogger()),
 	)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -47,9 +48,11 @@ func RecordBytesMax(cfg *config.Config) int {
 // DeadRecordBytesMax is the same for the dead-letter topic: any event that fits its topic fits here.
 func DeadRecordBytesMax(cfg *config.Config) int { return RecordBytesMax(cfg) + deadEnvelopeBytesMax }
 
-// Options are the client options that all clients of a line share. role ("relay", "sink-mysql", "apply") becomes part
-// of the client id, which quotas and broker logs show. log may be nil.
-func Options(cfg *config.Config, role string, log *slog.Logger) []kgo.Opt {
+// NewClient makes a client with what all clients of a line share: the brokers, how they are spoken to and as whom. It is
+// the only place of the project that makes one. It does no I/O but to read the files and secrets of kafka.tls and
+// kafka.sasl. role ("relay", "sink-mysql", "apply") becomes part of the client id, which quotas and broker logs show. log
+// may be nil; more comes last. Errors are a *fault.Error.
+func NewClient(cfg *config.Config, role string, log *slog.Logger, more ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(cfg.Kafka.Brokers...),
 		kgo.ClientID("slotline-" + cfg.Line + "-" + role),
@@ -65,7 +68,28 @@ func Options(cfg *config.Config, role string, log *slog.Logger) []kgo.Opt {
 	if log != nil {
 		opts = append(opts, kgo.WithLogger(clientLog{log.With("client", role)}))
 	}
-	return opts
+	secure, err := security(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(slices.Concat(opts, secure, more)...)
+	if err != nil {
+		return nil, &fault.Error{Code: "SL2009", Class: fault.Usage, Err: err,
+			What: "the Kafka client refuses its options: " + err.Error(),
+			Do:   "correct kafka: in " + cfg.File}
+	}
+	return cl, nil
+}
+
+// Decompressor reads batches of at most so many bytes once they are decompressed. The library gives it to clients only;
+// this one is never connected.
+func Decompressor(bytesMax int, pool kgo.Pool) (kgo.Decompressor, error) {
+	cl, err := kgo.NewClient(kgo.MaxDecompressBatchBytes(bytesMax), kgo.WithPools(pool))
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	return cl.OptValue(kgo.WithDecompressor).(kgo.Decompressor), nil
 }
 
 // retryBackoff doubles from 50 ms, with jitter, so that clients that lost a broker together do not return together.
@@ -91,11 +115,9 @@ func codec(name string) kgo.CompressionCodec {
 // Open makes a client and asks one broker for an answer, so that a wrong address or a refused login is known at start.
 // The caller closes the client.
 func Open(ctx context.Context, cfg *config.Config, role string, log *slog.Logger, more ...kgo.Opt) (*kgo.Client, error) {
-	cl, err := kgo.NewClient(append(Options(cfg, role, log), more...)...)
+	cl, err := NewClient(cfg, role, log, more...)
 	if err != nil {
-		return nil, &fault.Error{Code: "SL2009", Class: fault.Usage, Err: err,
-			What: "the Kafka client refuses its options: " + err.Error(),
-			Do:   "correct kafka: in " + cfg.File}
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errNoAnswer)
 	defer cancel()

@@ -148,12 +148,12 @@ type Dead struct {
 
 // NewDead makes the client that writes dead letters; it does no I/O. Close it.
 func NewDead(cfg *config.Config, role string, log *slog.Logger, more ...kgo.Opt) (*Dead, error) {
-	opts := append(Options(cfg, role+"-dead", log),
+	opts := append([]kgo.Opt{
 		kgo.ProducerBatchMaxBytes(int32(DeadRecordBytesMax(cfg))),
 		// Counts towards memory_bytes_max; a flood halts the partition long before throughput matters.
-		kgo.MaxBufferedBytes(4*DeadRecordBytesMax(cfg)),
-		kgo.ProducerLinger(0))
-	cl, err := kgo.NewClient(append(opts, more...)...)
+		kgo.MaxBufferedBytes(4 * DeadRecordBytesMax(cfg)),
+		kgo.ProducerLinger(0)}, more...)
+	cl, err := NewClient(cfg, role+"-dead", log, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -19,15 +19,19 @@ var errNoAnswer = errors.New("no answer within " + openTimeout.String())
 // Classify says how to treat an error of the Kafka client. Only what Kafka will answer in the same way for ever is
 // Fatal; what it does not know is Transient, since a loop that waits loses nothing.
 func Classify(err error) fault.Class {
+	if err == nil {
+		return fault.Unknown
+	}
+	if refused(err, nil, "") != nil {
+		return fault.Transient
+	}
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Class
 	}
 	switch {
-	case err == nil:
-		return fault.Unknown
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge), errors.Is(err, kerr.InvalidRecord):
 		return fault.Data
-	case isAuth(err), errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.UnsupportedForMessageFormat),
+	case lacksRight(err), errors.Is(err, kerr.UnsupportedVersion), errors.Is(err, kerr.UnsupportedForMessageFormat),
 		errors.Is(err, kerr.InvalidTopicException):
 		return fault.Fatal
 	case errors.Is(err, kerr.ProducerFenced), errors.Is(err, kerr.InvalidProducerEpoch):
@@ -36,9 +40,8 @@ func Classify(err error) fault.Class {
 	return fault.Transient
 }
 
-func isAuth(err error) bool {
-	for _, e := range []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
-		kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
+func lacksRight(err error) bool {
+	for _, e := range []error{kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.ClusterAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed} {
 		if errors.Is(err, e) {
 			return true
@@ -58,15 +61,18 @@ func Wrap(err error, brokers []string, doing string) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
+	if f := refused(err, brokers, doing); f != nil {
+		return f
+	}
 	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	class := Classify(err)
 	switch {
-	case isAuth(err):
-		return &fault.Error{Code: "SL2006", Class: class, Err: err,
+	case lacksRight(err):
+		return &fault.Error{Code: "SL2006", Class: fault.Fatal, Err: err,
 			What: fmt.Sprintf("cannot %s: Kafka refuses: %s", doing, answer(err)),
-			Do:   "give this user the right that is named, on the topic, group or transactional.id that is named"}
+			Do:   "give the user its rights on the topic, group or transactional.id: slotline apply --grants prints what a line needs"}
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return &fault.Error{Code: "SL2007", Class: class, Err: err,
 			What: fmt.Sprintf("cannot %s: larger than the topic's max.message.bytes", doing),
@@ -79,7 +85,7 @@ func Wrap(err error, brokers []string, doing string) error {
 		return &fault.Error{Code: "SL2001", Class: class, Err: err,
 			What: fmt.Sprintf("cannot %s: %s", doing, whichBroker(err, brokers)),
 			Why:  "nothing is lost: events stay in the outbox, progress in the sinks",
-			Do:   "check kafka.brokers, the network, and that the broker is up"}
+			Do:   "check kafka.brokers, the network, and that the broker is up" + closedAtOnce(err)}
 	}
 	return &fault.Error{Code: "SL2010", Class: class, Err: err, What: fmt.Sprintf("cannot %s: %s", doing, answer(err))}
 }
@@ -99,11 +105,26 @@ func unreachable(err error) bool {
 		strings.Contains(err.Error(), "EOF")
 }
 
+// closedAtOnce is what else a broker means that closes a connection at the first request: it may be ending, and it may
+// want what the file does not have. The library says which by its sentence alone.
+func closedAtOnce(err error) string {
+	if _, ok := errors.AsType[*kgo.ErrFirstReadEOF](err); !ok {
+		return ""
+	}
+	if strings.Contains(err.Error(), "SASL") {
+		return "; if it is, it wants a login: write kafka.sasl"
+	}
+	return "; if it is, it wants TLS, or a certificate of this client: write kafka.tls"
+}
+
 // whichBroker says who did not answer and how: "kafka1:9092: connection refused".
 func whichBroker(err error, brokers []string) string {
 	where, why := strings.Join(brokers, ", "), err.Error()
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("%s: no such host", dns.Name)
+	}
+	if _, ok := errors.AsType[*kgo.ErrFirstReadEOF](err); ok {
+		return where + ": the broker closed the connection at the first request"
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		if op.Addr != nil && op.Op == "dial" {

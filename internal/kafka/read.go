@@ -99,7 +99,7 @@ func scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger
 	if len(left) == 0 {
 		return nil
 	}
-	reader, err := kgo.NewClient(append(Options(cfg, role, log),
+	reader, err := NewClient(cfg, role, log,
 		kgo.ConsumePartitions(offsets),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -107,9 +107,9 @@ func scan(ctx context.Context, cfg *config.Config, role string, log *slog.Logger
 		kgo.FetchMaxBytes(fetchBytes),
 		kgo.FetchMaxPartitionBytes(fetchBytes),
 		kgo.MaxConcurrentFetches(1),
-		kgo.MaxDecompressBatchBytes(scanBatchesMax*DeadRecordBytesMax(cfg)))...)
+		kgo.MaxDecompressBatchBytes(scanBatchesMax*DeadRecordBytesMax(cfg)))
 	if err != nil {
-		return Wrap(err, cfg.Kafka.Brokers, "make a reader")
+		return err
 	}
 	defer reader.Close()
 	passed := func(p event.Partition, next int64) {

@@ -304,6 +304,7 @@ func (l *Line) WriteGrants(w io.Writer) error {
 		defer olap.Close()
 		grants = append(grants, olap.Grants()...)
 	}
+	grants = append(grants, kafka.Grants(cfg)...)
 	for _, statement := range grants {
 		fmt.Fprintln(w, statement)
 	}

@@ -40,7 +40,7 @@ type transactions struct {
 
 // TransactionalID is the transactional.id of a lane: one per line and lane, so that a take-over fences the last owner.
 func TransactionalID(line string, lane int) string {
-	return fmt.Sprintf("slotline-%s-lane-%02d", line, lane)
+	return fmt.Sprintf("%s%02d", kafka.TransactionalIDPrefix(line), lane)
 }
 
 func transactionOptions(line string, lane int) []kgo.Opt {

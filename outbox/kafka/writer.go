@@ -45,19 +45,19 @@ type Writer struct {
 
 // New makes a writer. It does no I/O: brokers that are away are waited for. more is for tests and fault injection.
 func New(cfg *config.Config, lane int, log *slog.Logger, more ...kgo.Opt) (*Writer, error) {
-	opts := append(kafka.Options(cfg, fmt.Sprintf("relay-%02d", lane), log),
+	opts := []kgo.Opt{
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(0),       // the relay batches already
 		kgo.UnknownTopicRetries(-1), // a topic that cannot be seen is an outage, not a verdict
 		kgo.MaxBufferedRecords(bufferedRecordsMax),
 		kgo.MaxBufferedBytes(bufferedBytesMax),
-	)
+	}
 	if cfg.Outbox.Transactional {
 		opts = append(opts, transactionOptions(cfg.Line, lane)...)
 	}
-	client, err := kgo.NewClient(append(opts, more...)...)
+	client, err := kafka.NewClient(cfg, fmt.Sprintf("relay-%02d", lane), log, append(opts, more...)...)
 	if err != nil {
-		return nil, kafka.Wrap(err, cfg.Kafka.Brokers, "make the relay's client")
+		return nil, err
 	}
 	w := &Writer{cfg: cfg, lane: lane, log: log, client: client, ready: make(chan struct{}, 1)}
 	w.life, w.ended = context.WithCancel(context.Background())

@@ -16,8 +16,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/examples/flights/nyc"
+	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/partitioner"
 )
 
@@ -43,7 +45,8 @@ type published struct {
 }
 
 // readTopic reads every record.
-func readTopic(ctx context.Context, client *kgo.Client, brokers []string, topic string) (p published, err error) {
+func readTopic(ctx context.Context, client *kgo.Client, cfg *config.Config) (p published, err error) {
+	topic := cfg.Kafka.Topic
 	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
 	if err != nil {
 		return p, err
@@ -53,7 +56,7 @@ func readTopic(ctx context.Context, client *kgo.Client, brokers []string, topic 
 		from[o.Partition] = kgo.NewOffset().At(0)
 		left += o.Offset
 	})
-	reader, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	reader, err := kafka.NewClient(cfg, "demo", nil, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
 	if err != nil {
 		return p, err
 	}

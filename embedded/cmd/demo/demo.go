@@ -13,10 +13,10 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/examples/flights/nyc"
+	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/internal/line"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/partitioner"
@@ -193,7 +193,7 @@ func (d *demo) play(ctx context.Context, s *screen, flights []nyc.Flight, r *rep
 	if err != nil {
 		return err
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(d.cfg.Kafka.Brokers...))
+	client, err := kafka.NewClient(d.cfg, "demo", nil)
 	if err != nil {
 		return err
 	}
@@ -261,12 +261,12 @@ func (d *demo) play(ctx context.Context, s *screen, flights []nyc.Flight, r *rep
 
 // collect reads what every store holds now.
 func (d *demo) collect(ctx context.Context, r *report) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(d.cfg.Kafka.Brokers...))
+	client, err := kafka.NewClient(d.cfg, "demo", nil)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if r.published, err = readTopic(ctx, client, d.cfg.Kafka.Brokers, d.cfg.Kafka.Topic); err != nil {
+	if r.published, err = readTopic(ctx, client, d.cfg); err != nil {
 		return err
 	}
 	l := line.New(d.cfg, d.log)

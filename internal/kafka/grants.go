@@ -1,0 +1,41 @@
+package kafka
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slotline/slotline/config"
+)
+
+// GroupPrefix is what the consumer groups of a line begin with: one for each sink.
+func GroupPrefix(line string) string { return "slotline." + line + "." }
+
+// TransactionalIDPrefix is what the transactional ids of a line begin with: one for each lane.
+func TransactionalIDPrefix(line string) string { return "slotline-" + line + "-lane-" }
+
+// Grants are the commands that give the file's Kafka user what apply and all parts of the line need, for whoever runs the
+// brokers; none where the file names no account. A user that is a variable is shown as the file has it.
+func Grants(cfg *config.Config) []string {
+	user := ""
+	switch {
+	case cfg.Kafka.SASL != nil:
+		user = cfg.Kafka.SASL.User()
+	case cfg.Kafka.TLS != nil && cfg.Kafka.TLS.Cert != "":
+		user = "CN=… (the subject of kafka.tls.cert)"
+	default:
+		return nil
+	}
+	acl := func(operations, resource string) string {
+		return fmt.Sprintf("-- kafka-acls.sh --bootstrap-server %s --command-config ADMIN.properties --add --allow-principal 'User:%s' --operation %s %s",
+			cfg.Kafka.Brokers[0], user, strings.ReplaceAll(operations, " ", " --operation "), resource)
+	}
+	list := []string{"-- Kafka, where the brokers have an authorizer:"}
+	for _, t := range Topics(cfg) {
+		list = append(list, acl("Read Write Create Alter AlterConfigs", "--topic "+t.Name))
+	}
+	list = append(list, acl("Read", "--resource-pattern-type prefixed --group "+GroupPrefix(cfg.Line)))
+	if cfg.Outbox.Transactional {
+		list = append(list, acl("Write Describe", "--resource-pattern-type prefixed --transactional-id "+TransactionalIDPrefix(cfg.Line)))
+	}
+	return list
+}
