@@ -21,6 +21,9 @@ func parse(t *testing.T, text string) *Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := schemaError(t, compiled(t), text); err != nil {
+		t.Errorf("the JSON Schema refuses what Parse takes: %v\n%s", err, text)
+	}
 	return cfg
 }
 

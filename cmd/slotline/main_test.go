@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -62,6 +63,20 @@ func TestInitWritesAFileThatRoutes(t *testing.T) {
 	}
 }
 
+func TestGenNeedsNoServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "slotline.yaml")
+	if status, _, stderr := capture(t, "init", "-c", file); status != 0 {
+		t.Fatal(stderr)
+	}
+	if status, out, stderr := capture(t, "gen", "go", "orders", "-c", file, "--package", "events"); status != 0 || stderr != "" ||
+		!strings.HasPrefix(out, "package events\n") || !strings.Contains(out, "\tOrderID  uint64    `slotline:\"order_id,id\"`") {
+		t.Errorf("gen go: status %d\n%s%s", status, out, stderr)
+	}
+	if status, out, stderr := capture(t, "gen", "schema", "-c", file+".none"); status != 0 || stderr != "" || !json.Valid([]byte(out)) {
+		t.Errorf("gen schema: status %d\n%s%s", status, out, stderr)
+	}
+}
+
 func TestExitStatusOfWrongUse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "slotline.yaml")
 	if status, _, stderr := capture(t, "init", "-c", file); status != 0 {
@@ -111,6 +126,9 @@ func TestExitStatusOfWrongUse(t *testing.T) {
 		{[]string{"sink", "accept-gap"}, "partition"},
 		{[]string{"sink", "accept-gap", "--partition", "1"}, "--why"},
 		{[]string{"route", "UA", "-c", file + ".none"}, "SL1001"},
+		{[]string{"gen", "go", "flights"}, `has no table flights; it has orders`},
+		{[]string{"gen", "go", "orders", "--package", "my-events"}, "--package"},
+		{[]string{"gen", "rust", "orders"}, "rust"},
 	} {
 		args := c.args
 		if !slices.Contains(args, "-c") {
