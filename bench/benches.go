@@ -11,7 +11,7 @@ var benches = []benchmark{
 	{"emit_overhead", "a transaction of one INSERT with and without Emit, at 1 and at 16 connections", emitOverhead},
 	{"relay_drain", "the relay drains a backlog of one lane; bare: reading alone, producing alone", relayDrain},
 	{"relay_latency", "commit to broker ack through the relay; bare: producing after the commit", relayLatency},
-	{"mysql_text_insert", "new rows from Kafka to a shard; bare: prebuilt statements of the same shape", mysqlTextInsert},
+	{"mysql_text_insert", "new rows from Kafka to a shard, from four partitions and from one; bare: prebuilt statements of the same shape", mysqlTextInsert},
 	{"mysql_text_update", "the same for rows that are there", mysqlTextUpdate},
 	{"mysql_staging_insert", "new rows by LOAD DATA LOCAL; bare: prebuilt statements of 1000 rows, one a transaction", mysqlStagingInsert},
 	{"mysql_staging_update", "the same for rows that are there", mysqlStagingUpdate},

@@ -31,10 +31,12 @@ type mysqlShape struct {
 	bare        int
 	stagingRows int
 	sinks       string // of the file, beside: ", clickhouse: …"
+	onePart     bool   // all rows are in one partition, whose transactions the sink sends one after the other
 }
 
 var (
 	mysqlText    = mysqlShape{name: "mysql_text", transaction: 4000, bare: 4000, stagingRows: -1}
+	mysqlText1   = mysqlShape{name: "mysql_text_1", transaction: 4000, bare: 4000, stagingRows: -1, onePart: true}
 	mysqlStaging = mysqlShape{name: "mysql_staging", transaction: 10_000, bare: 1000}
 )
 
@@ -51,11 +53,17 @@ type mysqlBench struct {
 	produced int
 
 	rows         []flight
-	transactions [][][]string // by partition: statements of each transaction
+	transactions [][][]string // by connection of the bare loop: statements of each transaction
 }
 
-func mysqlTextInsert(b *bench) []Result    { return mysqlInsert(b, mysqlText) }
-func mysqlTextUpdate(b *bench) []Result    { return mysqlUpdate(b, mysqlText) }
+func mysqlTextInsert(b *bench) []Result {
+	return append(mysqlInsert(b, mysqlText), mysqlInsert(b, mysqlText1)...)
+}
+
+func mysqlTextUpdate(b *bench) []Result {
+	return append(mysqlUpdate(b, mysqlText), mysqlUpdate(b, mysqlText1)...)
+}
+
 func mysqlStagingInsert(b *bench) []Result { return mysqlInsert(b, mysqlStaging) }
 func mysqlStagingUpdate(b *bench) []Result { return mysqlUpdate(b, mysqlStaging) }
 
@@ -97,6 +105,9 @@ func (b *bench) newMySQLBenchOn(shape mysqlShape, second *harness.MySQLServer) *
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { m.sink.Close() })
+	if shape.onePart {
+		m.carriers = slices.DeleteFunc(m.carriers, func(c string) bool { return l.layout.Route(c, "").Partition != 0 })
+	}
 	l.exec(m.db, "CREATE TABLE bare LIKE flights")
 	return m
 }
@@ -120,9 +131,13 @@ func (m *mysqlBench) newRows(n int) []flight {
 func (m *mysqlBench) updates(all []flight) []flight {
 	var rows []flight
 	counts := make([]int, partitions)
+	most := m.rowsOfARound() / partitions
+	if m.shape.onePart {
+		most = m.rowsOfARound()
+	}
 	for _, i := range m.random.Perm(len(all)) {
 		p := m.layout.Route(all[i].Carrier, "").Partition
-		if counts[p] == m.rowsOfARound()/partitions {
+		if counts[p] == most {
 			continue
 		}
 		counts[p]++
@@ -137,6 +152,7 @@ func (m *mysqlBench) prepare() {
 	byPartition := m.publish()
 	m.transactions = make([][][]string, partitions)
 	for p, rows := range byPartition {
+		conn := p
 		for batch := range slices.Chunk(rows, m.shape.bare) {
 			slices.SortFunc(batch, func(a, b flight) int {
 				return cmp.Or(cmp.Compare(a.Carrier, b.Carrier), cmp.Compare(a.FlightID, b.FlightID))
@@ -145,7 +161,10 @@ func (m *mysqlBench) prepare() {
 			for some := range slices.Chunk(batch, mysqlStatement) {
 				statements = append(statements, bareUpsert(some))
 			}
-			m.transactions[p] = append(m.transactions[p], statements)
+			m.transactions[conn] = append(m.transactions[conn], statements)
+			if m.shape.onePart {
+				conn = (conn + 1) % partitions
+			}
 		}
 	}
 }
@@ -243,8 +262,12 @@ func (m *mysqlBench) note(what string, rounds []round) string {
 		way = "loaded first"
 	}
 	allocated := median(each(rounds, func(r round) float64 { return float64(r.oursAllocations) / float64(len(m.rows)) }))
-	return fmt.Sprintf("%s; %d rows a round, from %d partitions, %d rows a transaction %s; bare: %d connections, %d rows a transaction in prebuilt, sorted statements of %d with the version guard. %s. Allocations per row: %.1f; of a Kafka client that only reads: %.1f",
-		what, len(m.rows), partitions, m.shape.transaction, way, partitions, m.shape.bare, mysqlStatement,
+	parts := partitions
+	if m.shape.onePart {
+		parts = 1
+	}
+	return fmt.Sprintf("%s; %d rows a round, from %d partition(s), %d rows a transaction %s; bare: %d connections, %d rows a transaction in prebuilt, sorted statements of %d with the version guard. %s. Allocations per row: %.1f; of a Kafka client that only reads: %.1f",
+		what, len(m.rows), parts, m.shape.transaction, way, partitions, m.shape.bare, mysqlStatement,
 		cpuPerRow(rounds, len(m.rows)), allocated, m.clientAllocations())
 }
 
