@@ -89,13 +89,13 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 	}
 	k.Grant(t, "--allow-principal User:operator "+all+dead)
 	flights, want := reference(t, func(id uint64) bool { return id%1000 == 7 })
-	half := len(flights) / 2
+	third := len(flights) / 3
 	if r := command(t, operator, "apply"); r.Code != 0 {
 		t.Fatalf("apply: exit status %d\n%s", r.Code, r.Stderr)
 	}
 	running := []*harness.Process{process(t, s.as(t, "relay"), "relay"), process(t, s.as(t, "sinks"), "sink", "mysql"), process(t, s.as(t, "sinks"), "sink", "clickhouse")}
 	s.append(t, rawEvent("AA", 11, 201302, flightBody("AA", 11, "2013-02-03T04:05:06.000000Z", `"LAXX"`, "1"))) // a dead letter of each sink
-	s.emit(t, flights[:half], 1)
+	s.emit(t, flights[:third], 1)
 	s.waitDrained(t, time.Minute)
 	for _, c := range []struct{ command, want string }{
 		{"where flights AA 11", "too_long"}, {"dlq list", "too_long"}, {"dlq discard --reason too_long --why test --yes", "2 "},
@@ -104,6 +104,29 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 			t.Errorf("%s: exit status %d\n%s%s", c.command, r.Code, r.Stdout, r.Stderr)
 		}
 	}
+
+	// Passwords are changed while all run: nothing goes on, and says why, until the files hold the new ones.
+	for _, user := range []string{"relay", "sinks"} {
+		k.User(t, user, "pw/new of "+user)
+	}
+	s.emit(t, flights[third:2*third], 2)
+	for _, p := range running {
+		p.WaitOutput(t, "SL2014", time.Minute)
+	}
+	for _, user := range []string{"relay", "sinks"} {
+		if err := os.WriteFile(filepath.Join(s.dir, user), []byte("pw/new of "+user), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all goes on", time.Minute, func() bool {
+		status, parked := s.statusOf(t, 0), 0
+		for _, l := range status.Lanes {
+			parked += int(l.Parked) + int(l.Backlog)
+		}
+		return parked == 0
+	})
+	s.waitDrained(t, time.Minute)
+
 	said := ""
 	for _, p := range running {
 		if r := p.Stop(t, time.Minute); r.Code != 0 {
@@ -129,7 +152,7 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 		t.Errorf("a second apply, as another user: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	run := process(t, mutual, "run")
-	s.emit(t, flights[half:], 2)
+	s.emit(t, flights[2*third:], 3)
 	s.waitDrained(t, time.Minute)
 	if r := run.Stop(t, time.Minute); r.Code != 0 {
 		t.Errorf("exit status %d", r.Code)

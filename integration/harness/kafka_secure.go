@@ -138,6 +138,7 @@ func StartSecureKafka(t testing.TB, plain map[string]string) *SecureKafka {
 				"KAFKA_SSL_TRUSTSTORE_TYPE":                  "PEM",
 				"KAFKA_SSL_TRUSTSTORE_LOCATION":              "/tmp/ca.pem",
 				"KAFKA_LISTENER_NAME_MUTUAL_SSL_CLIENT_AUTH": "required",
+				"KAFKA_CONNECTIONS_MAX_REAUTH_MS":            "3000", // a user whose password is changed is out within these
 				"KAFKA_AUTHORIZER_CLASS_NAME":                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 				"KAFKA_SUPER_USERS":                          "User:ANONYMOUS",
 			})

@@ -66,7 +66,7 @@ func NewClient(cfg *config.Config, role string, log *slog.Logger, more ...kgo.Op
 		kgo.DisableClientMetrics(), // the line has its own; a broker is not sent any
 	}
 	if log != nil {
-		opts = append(opts, kgo.WithLogger(clientLog{log.With("client", role)}))
+		opts = append(opts, kgo.WithLogger(&clientLog{log: log.With("client", role), brokers: cfg.Kafka.Brokers}))
 	}
 	secure, err := security(cfg)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
@@ -348,5 +349,40 @@ func TestClassifySecurity(t *testing.T) {
 	}
 	if err := fmt.Errorf("unable to dial: %w", &handshakeError{"kafka1:9093", context.Canceled}); Wrap(err, nil, "read") != err {
 		t.Error("a cancelled handshake is made a fault")
+	}
+}
+
+// A client that is refused for long says so in the line's words, not at the first try and not each time; and the library's
+// own lines stay what they were.
+func TestRefusedClientIsSaid(t *testing.T) {
+	var out strings.Builder
+	log := &clientLog{log: slog.New(slog.NewTextHandler(&out, nil)), brokers: []string{"kafka1:9093"}}
+	at := time.Date(2026, 11, 30, 23, 59, 0, 0, time.UTC)
+	told := 0
+	for range 200 { // 100 s, twice a second
+		if log.tell(at) {
+			told++
+			if told == 1 && at.Second() != 2 {
+				t.Errorf("told at %v", at)
+			}
+		}
+		at = at.Add(500 * time.Millisecond)
+	}
+	if told != 2 {
+		t.Errorf("told %d times in 100 s", told)
+	}
+	if at = at.Add(time.Hour); log.tell(at) {
+		t.Error("one refusal, an hour later, is told")
+	}
+
+	log.first, log.latest, log.said = time.Now().Add(-time.Minute), time.Now(), time.Time{}
+	log.Log(kgo.LogLevelError, "unable to initialize sasl", "broker", "1", "err", kerr.SaslAuthenticationFailed)
+	log.Log(kgo.LogLevelError, "unable to initialize sasl", "broker", "1", "err", kerr.SaslAuthenticationFailed)
+	log.Log(kgo.LogLevelWarn, "unable to open connection to broker", "err", io.EOF)
+	log.Log(kgo.LogLevelError, "something else", "err", io.EOF)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "kafka1:9093: Kafka refuses user or password") ||
+		!strings.Contains(lines[0], "code=SL2014") || !strings.Contains(lines[1], `level=INFO msg="kafka client: something else"`) {
+		t.Errorf("%s", out.String())
 	}
 }
