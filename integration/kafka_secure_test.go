@@ -67,7 +67,7 @@ func process(t *testing.T, file string, args ...string) *harness.Process {
 // certificates in place of passwords, and the rights that apply --grants prints. What does not go together is said.
 func TestKafkaOverTLSWithLogins(t *testing.T) {
 	harness.Proof(t)
-	k := harness.StartSecureKafka(t, nil)
+	k := harness.StartSecureKafka(t, map[string]string{"support": "pw/plain"})
 	servers := sharedServers(t)
 	servers.kafka = &harness.KafkaServer{Brokers: []string{k.Plain}}
 	s := &secureLine{wholeLine: newLineAt(t, servers, harness.Name(t), ""), k: k, passwords: map[string]string{}, dir: t.TempDir(),
@@ -159,6 +159,15 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 	}
 	compare(t, "shards", s.shardFigures(t), want)
 	compare(t, "ClickHouse", s.clickhouseFigures(t), want)
+
+	// The other two mechanisms know the same user.
+	for mechanism, password := range map[string]string{"scram-sha-256": s.passwords["support"], "plain": "pw/plain"} {
+		file := s.with(t, k.Login, fmt.Sprintf("tls: { ca: %s }, sasl: { %s: { user: support, password: %q } }", k.CA.File, mechanism, strings.ReplaceAll(password, "$", "${DOLLAR}")))
+		r := harness.Command{Args: []string{"-c", file, "dlq", "list", "--all"}, Env: []string{"DOLLAR=$"}, Name: mechanism}.Run(t, time.Minute)
+		if r.Code != 0 || !strings.Contains(r.Stdout, "too_long") {
+			t.Errorf("%s: exit status %d\n%s%s", mechanism, r.Code, r.Stdout, r.Stderr)
+		}
+	}
 
 	other := harness.NewAuthority(t)
 	otherCert, otherKey := other.Files(t, s.name)

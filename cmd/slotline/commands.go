@@ -179,7 +179,7 @@ line runs: new shards, partitions and placed tenants. One that would move tenant
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done and change nothing; exit status 3 when there is something")
-	cmd.Flags().BoolVar(&grants, "grants", false, "print the GRANT statements that each account needs; asks no server, and needs no password")
+	cmd.Flags().BoolVar(&grants, "grants", false, "print the GRANT statements that each account needs, and the rights of Kafka's user; asks no server, and needs no password")
 	return cmd
 }
 

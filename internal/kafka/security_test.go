@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,17 +142,21 @@ func TestMutualTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	trusted.AddCert(leaf)
-	c, err := kfake.NewCluster(kfake.NumBrokers(1),
-		kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	open(t, configOf(t, c.ListenAddrs(), fmt.Sprintf("tls: { ca: %s, cert: %s, key: %s, server_name: kafka.internal }", ca, cert, key)))
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} { // 1.2 refuses a client in the handshake, 1.3 after it
+		t.Run(tls.VersionName(version), func(t *testing.T) {
+			c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair},
+				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted, MinVersion: version, MaxVersion: version}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			open(t, configOf(t, c.ListenAddrs(), fmt.Sprintf("tls: { ca: %s, cert: %s, key: %s, server_name: kafka.internal }", ca, cert, key)))
 
-	_, err = Open(t.Context(), configOf(t, c.ListenAddrs(), fmt.Sprintf("tls: { ca: %s, server_name: kafka.internal }", ca)), "test", nil)
-	if fault.CodeOf(err) != "SL2015" || !strings.Contains(err.Error(), "kafka.tls.cert and kafka.tls.key") {
-		t.Errorf("without a certificate: %v", err)
+			_, err = Open(t.Context(), configOf(t, c.ListenAddrs(), fmt.Sprintf("tls: { ca: %s, server_name: kafka.internal }", ca)), "test", nil)
+			if fault.CodeOf(err) != "SL2015" || !strings.Contains(err.Error(), "kafka.tls.cert and kafka.tls.key") {
+				t.Errorf("without a certificate: %v", err)
+			}
+		})
 	}
 }
 
@@ -384,5 +389,31 @@ func TestRefusedClientIsSaid(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "kafka1:9093: Kafka refuses user or password") ||
 		!strings.Contains(lines[0], "code=SL2014") || !strings.Contains(lines[1], `level=INFO msg="kafka client: something else"`) {
 		t.Errorf("%s", out.String())
+	}
+}
+
+// What apply --grants prints of Kafka; that it is enough is for integration/kafka_secure_test.go to show.
+func TestGrants(t *testing.T) {
+	const cli = "-- kafka-acls.sh --bootstrap-server kafka1:9093 --command-config ADMIN.properties --add --allow-principal "
+	const topic = "--operation Read --operation Write --operation Create --operation Alter --operation AlterConfigs --topic "
+	cfg := configOf(t, []string{"kafka1:9093", "kafka2:9093"}, login("scram-sha-512", `"${KAFKA_USER}"`, "hunter2"))
+	cfg.Outbox.Transactional = true
+	want := []string{"-- Kafka, where the brokers have an authorizer:",
+		cli + "'User:${KAFKA_USER}' " + topic + "flights.events",
+		cli + "'User:${KAFKA_USER}' " + topic + "flights.dead",
+		cli + "'User:${KAFKA_USER}' --operation Read --resource-pattern-type prefixed --group slotline.flights.",
+		cli + "'User:${KAFKA_USER}' --operation Write --operation Describe --resource-pattern-type prefixed --transactional-id slotline-flights-lane-"}
+	if got := Grants(cfg); !slices.Equal(got, want) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	cfg.Outbox.Transactional = false
+	if got := Grants(cfg); !slices.Equal(got, want[:4]) {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	if got := Grants(configOf(t, []string{"kafka1:9092"}, "tls: {}")); got != nil {
+		t.Errorf("a file without a user: %s", got)
+	}
+	if got := Grants(configOf(t, []string{"kafka1:9092"}, "tls: { cert: /c.pem, key: /k.pem }")); len(got) != 4 || !strings.Contains(got[1], "'User:CN=") {
+		t.Errorf("%s", got)
 	}
 }
