@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -85,36 +86,44 @@ func tables(lanes int) []string {
 	return names
 }
 
-// refuse is what neither apply nor the relay works with.
+// refuse is the first of refusals, or nil.
 func (inv *inventory) refuse(cfg *config.Config) error {
+	if list := inv.refusals(cfg); len(list) > 0 {
+		return list[0]
+	}
+	return nil
+}
+
+// refusals are what neither apply nor the relay works with.
+func (inv *inventory) refusals(cfg *config.Config) (list []*fault.Error) {
 	place := "outbox " + cfg.Outbox.DSN.Place()
 	if len(inv.foreign) > 0 {
 		slices.Sort(inv.foreign)
-		return &fault.Error{Code: codeTableForeign, Class: fault.Fatal,
+		list = append(list, &fault.Error{Code: codeTableForeign, Class: fault.Fatal,
 			What: fmt.Sprintf("%s: table %s does not say that it is slotline's", place, strings.Join(inv.foreign, ", ")),
 			Why:  "names that begin with slotline_ are reserved, and each table's comment says its format",
-			Do:   "rename the table, or restore its comment if something stripped it: " + laneCommentExample}
+			Do:   "rename the table, or restore its comment if something stripped it: " + laneCommentExample})
 	}
-	for name, format := range inv.formats {
-		if newest := newestFormat(name); format > newest {
-			return &fault.Error{Code: codeFormatNewer, Class: fault.Fatal,
+	for _, name := range slices.Sorted(maps.Keys(inv.formats)) {
+		if format, newest := inv.formats[name], newestFormat(name); format > newest {
+			list = append(list, &fault.Error{Code: codeFormatNewer, Class: fault.Fatal,
 				What: fmt.Sprintf("%s: table %s has format %d, this release reads up to %d", place, name, format, newest),
-				Do:   "run a release of slotline that is at least as new as the one that made it"}
+				Do:   "run a release of slotline that is at least as new as the one that made it"})
 		}
 	}
 	if inv.lanes > 0 && inv.lanes != cfg.Outbox.Lanes {
-		return &fault.Error{Code: codeLanesChanged, Class: fault.Fatal,
+		list = append(list, &fault.Error{Code: codeLanesChanged, Class: fault.Fatal,
 			What: fmt.Sprintf("%s has %d lanes, outbox.lanes in %s says %d", place, inv.lanes, cfg.File, cfg.Outbox.Lanes),
 			Why:  "a tenant's lane is its hash modulo the lanes: with another number, versions of one entity would come from two counters",
-			Do:   fmt.Sprintf("write lanes: %d", inv.lanes)}
+			Do:   fmt.Sprintf("write lanes: %d", inv.lanes)})
 	}
 	if inv.increment != 1 {
-		return &fault.Error{Code: codeIncrement, Class: fault.Fatal,
+		list = append(list, &fault.Error{Code: codeIncrement, Class: fault.Fatal,
 			What: fmt.Sprintf("%s: auto_increment_increment is %d", place, inv.increment),
 			Why:  "every id between would be a gap to look after for ever",
-			Do:   "SET PERSIST auto_increment_increment = 1, and reconnect the service; multi-primary replication is not supported"}
+			Do:   "SET PERSIST auto_increment_increment = 1, and reconnect the service; multi-primary replication is not supported"})
 	}
-	return nil
+	return list
 }
 
 const laneCommentExample = "ALTER TABLE slotline_lane COMMENT = 'slotline lane format 1'"

@@ -56,7 +56,7 @@ func rootCommand() *cobra.Command {
 		Long: `slotline carries events from an outbox table through Kafka to the MySQL shard and month table that own them,
 and to ClickHouse or Apache Doris. Start with: slotline init, slotline apply --dry-run, slotline apply, slotline run.
 
-Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run), 4 something is halted.`,
+Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run, verify, doctor), 4 something is halted.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -78,7 +78,7 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 	flags.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml; of query: table, csv or json")
 	flags.StringVar(&o.logFormat, "log-format", "text", "log lines on stderr: text or json")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(initCommand(o), applyCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
+	root.AddCommand(initCommand(o), applyCommand(o), doctorCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
 		routeCommand(o), whereCommand(o), tablesCommand(o), outboxCommand(o), dlqCommand(o), replayCommand(o), archiveCommand(o), queryCommand(o), genCommand(o), versionCommand(o))
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
@@ -181,6 +181,39 @@ line runs: new shards, partitions and placed tenants. One that would move tenant
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be done and change nothing; exit status 3 when there is something")
 	cmd.Flags().BoolVar(&grants, "grants", false, "print the GRANT statements that each account needs, and the rights of Kafka's user; asks no server, and needs no password")
 	return cmd
+}
+
+func doctorCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Args: cobra.NoArgs, Short: "Check versions, privileges, clocks and settings of every server; says how to mend each",
+		Long: `Asks every server of the file at once, changes nothing, and says what is not as slotline needs it: x stops it or endangers
+one of its promises, ! costs speed or will hurt later. Each finding says what comes of it, and the statement or setting
+that mends it. A server that does not answer is named, and hides none of the others. What tables and topics lack is
+slotline apply --dry-run's to say.
+
+Exit status: 3 when something was found, 1 when nothing was and a server could not be asked.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.openQuiet()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			found, err := l.Doctor(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := render(o.output, found, found.WriteText); err != nil {
+				return err
+			}
+			switch {
+			case found.Found():
+				return exit(exitDifferences)
+			case found.Partial():
+				return exit(exitFailed)
+			}
+			return nil
+		},
+	}
 }
 
 // workOptions are the flags of commands that run parts of a line.

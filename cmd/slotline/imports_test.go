@@ -33,6 +33,7 @@ var levels = [][]string{
 	{"internal/kafka", "internal/progress", "internal/intake", "internal/rowsum"},
 	{"lease", "internal/plan", "internal/deadletter"},
 	{"internal/mysqldb"},
+	{"internal/checkup"},
 	{"config"},
 	{"event", "sinks/olap"},
 	{"partitioner"},

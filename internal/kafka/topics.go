@@ -66,6 +66,7 @@ type found struct {
 	leaderless  []int32
 	id          [16]byte
 	replication int
+	inSync      int // of the partition that has the fewest
 	settings    map[string]string
 }
 
@@ -183,10 +184,12 @@ func describe(ctx context.Context, cl *kgo.Client, topics []Topic) (map[string]*
 		}
 		f := &found{partitions: len(t.Partitions), id: t.ID, replication: t.Partitions.NumReplicas(),
 			settings: map[string]string{}}
+		f.inSync = f.replication
 		for _, p := range t.Partitions.Sorted() {
 			if p.Err != nil || p.Leader < 0 {
 				f.leaderless = append(f.leaderless, p.Partition)
 			}
+			f.inSync = min(f.inSync, len(p.ISR))
 		}
 		have[name] = f
 	}
@@ -215,6 +218,9 @@ func (t Topic) Create(ctx context.Context, cl *kgo.Client) error {
 	settings := map[string]*string{}
 	for k, v := range t.Settings() {
 		settings[k] = &v
+	}
+	if least := "2"; t.Replication > 2 { // what is acknowledged outlives the loss of a broker, also one that was alone for a while
+		settings["min.insync.replicas"] = &least
 	}
 	resp, err := kadm.NewClient(cl).CreateTopic(ctx, int32(t.Partitions), int16(t.Replication), settings, t.Name)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
@@ -16,6 +17,7 @@ import (
 	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
+	"github.com/slotline/slotline/sinks/olap/intent"
 )
 
 // Plan is what apply would do, in the order in which it does it.
@@ -212,22 +214,60 @@ func shardWhere(shard config.Shard) string {
 	return fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
 }
 
-// checkDatabases refuses shards that are one database by two addresses, or the outbox's, and tables that another line
-// has there: the file shows names alone, the servers know.
-func (l *Line) checkDatabases(ctx context.Context, outboxDB *sql.DB) error {
-	seen := map[string]string{}
-	identify := func(db *sql.DB, where string) error {
-		var server, database string
-		if err := db.QueryRowContext(ctx, "SELECT @@server_uuid, DATABASE()").Scan(&server, &database); err != nil {
-			return mysqldb.Wrap(err, "SL1807", where)
-		}
-		if other, twice := seen[server+"/"+database]; twice {
+// databases are the databases of a line by what their servers call them: the file shows addresses alone.
+type databases struct {
+	mu   sync.Mutex
+	list []knownDatabase
+}
+
+type knownDatabase struct{ where, identity string }
+
+// identify asks a server what it and the database are called.
+func (d *databases) identify(ctx context.Context, db *sql.DB, where string) error {
+	var server, database string
+	err := db.QueryRowContext(ctx, "SELECT @@server_uuid, DATABASE()").Scan(&server, &database)
+	if mysqldb.Number(err) == 1193 { // MariaDB has none
+		err = db.QueryRowContext(ctx, "SELECT CONCAT(@@hostname, ' ', @@port, ' ', @@datadir), DATABASE()").Scan(&server, &database)
+	}
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, knownDatabase{where, server + "/" + database})
+	return nil
+}
+
+// twice is the error of a database that is another one of the line too, by another address; nil if it is not.
+func (d *databases) twice(where string) *fault.Error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.list, func(k knownDatabase) bool { return k.where == where })
+	if i < 0 {
+		return nil
+	}
+	for j, k := range d.list {
+		if j != i && k.identity == d.list[i].identity {
 			return &fault.Error{Code: "SL1814", Class: fault.Usage,
-				What: fmt.Sprintf("%s and %s are one database on one server, under two addresses", other, where),
+				What: fmt.Sprintf("%s and %s are one database on one server, under two addresses", k.where, where),
 				Why:  "they would move each other's progress, and events would be lost",
 				Do:   "give each shard, and the outbox, a database of its own"}
 		}
-		seen[server+"/"+database] = where
+	}
+	return nil
+}
+
+// checkDatabases refuses shards that are one database by two addresses, or the outbox's, and tables that another line
+// has there.
+func (l *Line) checkDatabases(ctx context.Context, outboxDB *sql.DB) error {
+	seen := &databases{}
+	identify := func(db *sql.DB, where string) error {
+		if err := seen.identify(ctx, db, where); err != nil {
+			return mysqldb.Wrap(err, "SL1807", where)
+		}
+		if e := seen.twice(where); e != nil {
+			return e
+		}
 		return nil
 	}
 	if err := identify(outboxDB, "outbox "+l.Config.Outbox.DSN.Place()); err != nil {
@@ -303,6 +343,9 @@ func (l *Line) WriteGrants(w io.Writer) error {
 		}
 		defer olap.Close()
 		grants = append(grants, olap.Grants()...)
+	}
+	if l.hasState() {
+		grants = append(grants, intent.Grants(cfg)...)
 	}
 	grants = append(grants, kafka.Grants(cfg)...)
 	for _, statement := range grants {

@@ -68,7 +68,7 @@ func (l *Line) onClose(end func()) { l.closes = append(l.closes, end) }
 // outboxDB is the pool of the outbox database. Secrets are resolved here, so that a command needs only those it uses.
 func (l *Line) outboxDB() (*sql.DB, error) {
 	if l.outbox == nil {
-		db, err := mysqldb.Open(l.Config.Outbox.DSN, mysqldb.Options{MaxConns: 4 + 2*l.Config.Outbox.Lanes})
+		db, err := mysqldb.Open(l.Config.Outbox.DSN, mysqldb.Options{MaxConns: l.outboxConnections()})
 		if err != nil {
 			return nil, err
 		}
@@ -76,6 +76,12 @@ func (l *Line) outboxDB() (*sql.DB, error) {
 	}
 	return l.outbox, nil
 }
+
+// outboxConnections are the most that one process opens in the outbox database.
+func (l *Line) outboxConnections() int { return 4 + 2*l.Config.Outbox.Lanes }
+
+// shardConnections are those that are not the sink's.
+const shardConnections = 2
 
 // stateDB is the pool of the database that holds OLAP intents and progress.
 func (l *Line) stateDB() (*sql.DB, error) {
@@ -105,7 +111,7 @@ func (l *Line) shardDB(i int) (*sql.DB, error) {
 		l.shards = make([]*sql.DB, len(l.Config.Shards))
 	}
 	if l.shards[i] == nil {
-		db, err := mysqldb.Open(l.Config.Shards[i].DSN, mysqldb.Options{MaxConns: 2})
+		db, err := mysqldb.Open(l.Config.Shards[i].DSN, mysqldb.Options{MaxConns: shardConnections})
 		if err != nil {
 			return nil, err
 		}

@@ -17,16 +17,17 @@ import (
 
 // Options of a pool. The zero value is valid.
 type Options struct {
-	MaxConns        int           // connections at most; 0 means 8
+	MaxConns        int           // connections at most; 0 means DefaultMaxConns
 	MultiStatements bool          // several statements in one packet; only for SQL built by slotline
 	ReadTimeout     time.Duration // longest wait for one answer; 0 means 70 s. DDL on large tables needs more
 
 	connectTimeout time.Duration // 0 means the default; for tests
 }
 
-const (
-	defaultMaxConns = 8
+// DefaultMaxConns are the most connections of a pool that names no other number.
+const DefaultMaxConns = 8
 
+const (
 	dialTimeout = 5 * time.Second
 	// connectTimeout is how long a new session may take until it is set up. The read time-out says nothing of that: a
 	// server that is paused takes connections, and a person would wait for a minute before a command says so.
@@ -74,7 +75,7 @@ func Open(dsn config.DSN, o Options) (*sql.DB, error) {
 	db := sql.OpenDB(connector{inner, cmp.Or(o.connectTimeout, connectTimeout)})
 	conns := o.MaxConns
 	if conns <= 0 {
-		conns = defaultMaxConns
+		conns = DefaultMaxConns
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)

@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// transactionTimeout is how long Kafka keeps a transaction open whose relay is gone and whose lane nobody takes over:
-	// until then consumers read nothing beyond it. A transaction of a relay that works takes milliseconds.
-	transactionTimeout = 15 * time.Second
 	// stallMax is how long a transaction waits for a partition that does not answer while others do. Elections take less.
 	stallMax = 3 * time.Second
 	// fencePatience bounds InitProducerId: Kafka first ends what the last owner left open.
@@ -46,7 +43,7 @@ func TransactionalID(line string, lane int) string {
 func transactionOptions(line string, lane int) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.TransactionalID(TransactionalID(line, lane)),
-		kgo.TransactionTimeout(transactionTimeout),
+		kgo.TransactionTimeout(kafka.TransactionTimeout),
 		// Kafka ends a transaction in the background, and refuses the next until it has: some milliseconds.
 		kgo.ConcurrentTransactionsBackoff(2 * time.Millisecond),
 		kgo.RetryBackoffFn(transactionBackoff),
@@ -241,7 +238,7 @@ func (w *Writer) producerLost(err error) error {
 	if kafka.Classify(err) == fault.Fenced || errors.Is(err, kerr.InvalidTxnState) || errors.Is(err, kerr.InvalidProducerIDMapping) {
 		err = &fault.Error{Code: "SL5015", Class: fault.Fenced, Err: err,
 			What: fmt.Sprintf("outbox lane %02d: Kafka refuses its producer, transactional.id %s: %v", w.lane, TransactionalID(w.cfg.Line, w.lane), err),
-			Why:  fmt.Sprintf("another relay has taken the lane over, or Kafka ended a transaction that was open for %v; nothing of it is in the topic", transactionTimeout),
+			Why:  fmt.Sprintf("another relay has taken the lane over, or Kafka ended a transaction that was open for %v; nothing of it is in the topic", kafka.TransactionTimeout),
 			Do:   "nothing if it happens once: the lane's owner takes it over anew; else see whether this process is starved of CPU or cut off"}
 	} else {
 		err = kafka.Wrap(err, w.cfg.Kafka.Brokers, fmt.Sprintf("publish a transaction of outbox lane %02d; the topic tells what became of it", w.lane))

@@ -30,6 +30,9 @@ func (sh *shard) deniedError(err error) error {
 // shardPrivileges are what the sink and apply need of a shard's database.
 const shardPrivileges = "SELECT, INSERT, UPDATE, CREATE, ALTER, INDEX, CREATE TEMPORARY TABLES"
 
+// replayPrivileges are what slotline replay needs besides.
+const replayPrivileges = "DELETE, DROP, LOCK TABLES"
+
 // Grants are the statements that give each shard's user what apply and the sink need, for a DBA to run.
 func (s *Sink) Grants() []string {
 	var list []string
@@ -48,7 +51,7 @@ func (s *Sink) Grants() []string {
 				fmt.Sprintf("GRANT DROP ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
 		}
 		list = append(list, "-- for slotline replay alone",
-			fmt.Sprintf("GRANT DELETE, DROP, LOCK TABLES ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
+			fmt.Sprintf("GRANT "+replayPrivileges+" ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
 	}
 	return list
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/checkup"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/internal/progress"
@@ -46,7 +47,7 @@ type scan struct {
 	progress map[event.Partition]event.Position // where this sink's rows stand
 	below    partitioner.Month                  // what is retired
 	retires  bool                               // it has the row that says so
-	notes    [][2]string
+	server   *mysqldb.Server
 }
 
 func (sh *shard) scan(ctx context.Context) (*scan, error) {
@@ -79,52 +80,21 @@ func (sh *shard) scan(ctx context.Context) (*scan, error) {
 		return nil, sh.wrap(err)
 	}
 	sc.below, sc.retires = r.Below, seeded
-	return sc, sc.readNotes(ctx)
+	sc.server, err = mysqldb.ReadServer(ctx, sh.control)
+	return sc, sh.wrap(err)
 }
-
-// packetBytesAdvised holds event_bytes_max in hex (1.8 MiB), twice.
-const packetBytesAdvised = 4 << 20
-
-// readNotes looks at settings that change what a person may expect.
-func (sc *scan) readNotes(ctx context.Context) error {
-	var readOnly, flush int
-	err := sc.shard.control.QueryRowContext(ctx, "SELECT @@read_only, @@innodb_flush_log_at_trx_commit").Scan(&readOnly, &flush)
-	switch {
-	case mysqldb.Number(err) == 1193, mysqldb.Number(err) == 1105: // a server that only speaks the protocol has no such variable
-	case err != nil:
-		return sc.shard.wrap(err)
-	default:
-		if readOnly != 0 {
-			sc.note("the server is read-only", "batches wait until it is not, or until the dsn points at the primary")
-		}
-		if flush != 1 {
-			sc.note(fmt.Sprintf("innodb_flush_log_at_trx_commit is %d", flush),
-				"after a crash of the server the last second is applied again, and readers see it go back until then")
-		}
-	}
-	if !sc.engine.MariaDB {
-		var on string
-		if sc.shard.control.QueryRowContext(ctx, "SELECT @@local_infile").Scan(&on) == nil && on != "1" {
-			sc.note("local_infile is OFF", "the faster staging path stays unused: SET PERSIST local_infile=ON")
-		}
-	}
-	if sc.engine.packetBytes < packetBytesAdvised {
-		sc.note(fmt.Sprintf("max_allowed_packet is %d KiB", sc.engine.packetBytes>>10),
-			"longer rows become dead letters: SET PERSIST max_allowed_packet = 67108864")
-	}
-	return nil
-}
-
-func (sc *scan) note(what, note string) { sc.notes = append(sc.notes, [2]string{what, note}) }
 
 func (sc *scan) change(sign byte, what, note string, do func(ctx context.Context) error) plan.Change {
 	return plan.Change{Where: sc.heading, Sign: sign, What: what, Note: note, Do: do}
 }
 
+// serverNotes are settings that change what a person may expect. slotline doctor looks at more.
 func (sc *scan) serverNotes() []plan.Change {
 	var changes []plan.Change
-	for _, n := range sc.notes {
-		changes = append(changes, sc.change(plan.Note, n[0], n[1], nil))
+	for _, f := range sc.server.Settings(shardNeeds) {
+		if f != (checkup.Finding{}) {
+			changes = append(changes, sc.change(plan.Note, f.What, f.Why+": "+f.Do, nil))
+		}
 	}
 	return changes
 }

@@ -91,12 +91,8 @@ func (s *Sink) execAll(ctx context.Context, what string, statements []string) er
 }
 
 // version is the server's, as people say it: "26.7".
-func (s *Sink) version(ctx context.Context) (string, error) {
-	version := ""
-	err := s.pool.rows(ctx, "SELECT version()", 1, func(f []string) { version = f[0] })
-	if parts := strings.SplitN(version, ".", 3); len(parts) == 3 {
-		version = parts[0] + "." + parts[1]
-	}
+func (s *Sink) version(ctx context.Context) (version string, err error) {
+	err = s.pool.rows(ctx, "SELECT version()", 1, func(f []string) { version = shortVersion(f[0]) })
 	return version, err
 }
 

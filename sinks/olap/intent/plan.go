@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
+	"github.com/slotline/slotline/internal/checkup"
+	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/internal/progress"
 	"github.com/slotline/slotline/sinks/olap/rollup"
@@ -68,6 +71,26 @@ func (s *State) Plan(ctx context.Context, groups [][]event.Partition) ([]plan.Ch
 	}
 	rollups, err := rollup.Plan(ctx, s.o.DB, s.where(), s.o.Sink, heading, s.o.Rollups)
 	return append(changes, rollups...), err
+}
+
+// privileges are what apply and the sinks need of the state's database.
+const privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE"
+
+// Grants are the statements that give the user of sinks.state what apply and the sinks need, where it is no database of
+// another purpose.
+func Grants(cfg *config.Config) []string {
+	user := "the_user"
+	if a, err := cfg.Sinks.State.Resolve(); err == nil {
+		user = strings.ReplaceAll(strings.ReplaceAll(a.User, `\`, `\\`), "'", "''")
+	}
+	return []string{"-- sinks.state, " + cfg.Sinks.State.Place(),
+		fmt.Sprintf("GRANT %s ON %s.* TO '%s'@'%%';", privileges, mysqldb.Ident(cfg.Sinks.State.Database()), user)}
+}
+
+// Needs is what apply and the sinks need of the server of sinks.state. It asks nobody.
+func Needs(cfg *config.Config) mysqldb.Needs {
+	return mysqldb.Needs{Privileges: []mysqldb.Privileges{{Names: mysqldb.PrivilegeNames(privileges), Database: cfg.Sinks.State.Database(), Table: "*",
+		Sign: checkup.Stops, Why: "apply and the OLAP sinks need it; slotline apply --grants prints all"}}}
 }
 
 // heading is the line that the changes stand under: "outbox db0/flights (MySQL 8.4.3)".

@@ -1,0 +1,257 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/slotline/slotline/config"
+	"github.com/slotline/slotline/internal/checkup"
+)
+
+// TransactionTimeout is how long Kafka keeps a transaction open whose relay is gone and whose lane nobody takes over: until
+// then consumers read nothing beyond it. A transaction of a relay that works takes milliseconds.
+const TransactionTimeout = 15 * time.Second
+
+// Topics that brokers keep for themselves. They are made at their first use.
+const (
+	offsetsTopic      = "__consumer_offsets"
+	transactionsTopic = "__transaction_state"
+)
+
+// Brokers are what a cluster says of itself and of the line's topics. Reading them changes nothing.
+type Brokers struct {
+	version  string
+	topicIDs bool // each broker knows topic ids
+	count    int
+	topics   map[string]*found
+	lacking  map[string][]string // by topic, the operations that this client may not do
+	settings map[string]string   // of one broker; empty where it does not show them
+	unread   []string            // what could not be read, and why
+}
+
+// topicOperations are what relay, sinks and apply do with a topic.
+var topicOperations = []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite, kmsg.ACLOperationDescribe, kmsg.ACLOperationDescribeConfigs}
+
+// ReadBrokers asks for all that Checkup judges.
+func ReadBrokers(ctx context.Context, cl *kgo.Client, cfg *config.Config) (*Brokers, error) {
+	topics := Topics(cfg)
+	adm := kadm.NewClient(cl)
+	b := &Brokers{version: version(ctx, cl), topicIDs: true, lacking: map[string][]string{}, settings: map[string]string{}}
+	var err error
+	if b.topics, err = describe(ctx, cl, topics); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.Name)
+	}
+	meta, err := adm.Metadata(kadm.WithAuthorizedOps(ctx), names...)
+	if err != nil {
+		return nil, Wrap(err, seeds(cl), "describe topics "+strings.Join(names, ", "))
+	}
+	b.count = len(meta.Brokers)
+	for name, t := range meta.Topics {
+		for _, op := range topicOperations {
+			if len(t.AuthorizedOperations) > 0 && // else the brokers do not say
+				!slices.Contains(t.AuthorizedOperations, op) && !slices.Contains(t.AuthorizedOperations, kmsg.ACLOperationAll) {
+				b.lacking[name] = append(b.lacking[name], strings.ToUpper(strings.ReplaceAll(op.String(), " ", "_")))
+			}
+		}
+	}
+	b.readOwnTopics(ctx, adm)
+	versions, err := adm.ApiVersions(ctx)
+	if err != nil {
+		return nil, Wrap(err, seeds(cl), "ask for the brokers' versions")
+	}
+	for _, v := range versions {
+		most, ok := v.KeyMaxVersion(int16(kmsg.Fetch))
+		b.topicIDs = b.topicIDs && (v.Err != nil || ok && most >= fetchByTopicID)
+	}
+	if len(meta.Brokers) > 0 {
+		b.readSettings(ctx, adm, meta.Brokers[0].NodeID)
+	}
+	return b, ctx.Err()
+}
+
+// readOwnTopics needs a right that slotline does not: Describe on the topics of the brokers' own.
+func (b *Brokers) readOwnTopics(ctx context.Context, adm *kadm.Client) {
+	for _, name := range []string{offsetsTopic, transactionsTopic} {
+		meta, err := adm.Metadata(ctx, name)
+		t := meta.Topics[name]
+		switch err = cmp.Or(err, t.Err); {
+		case errors.Is(err, kerr.UnknownTopicOrPartition):
+		case err != nil:
+			b.unread = append(b.unread, "topic "+name+": "+answer(err))
+		default:
+			b.topics[name] = &found{partitions: len(t.Partitions), replication: t.Partitions.NumReplicas()}
+		}
+	}
+}
+
+// fetchByTopicID is the version of Fetch that names topics by id: Kafka 3.1.
+const fetchByTopicID = 13
+
+func (b *Brokers) readSettings(ctx context.Context, adm *kadm.Client, broker int32) {
+	configs, err := adm.DescribeBrokerConfigs(ctx, broker)
+	for _, c := range configs {
+		err = errors.Join(err, c.Err)
+		for _, s := range c.Configs {
+			if s.Value != nil {
+				b.settings[s.Key] = *s.Value
+			}
+		}
+	}
+	if err != nil {
+		b.unread = append(b.unread, "settings of the brokers: "+answer(err))
+	}
+}
+
+// Checkup judges the cluster. partitions is how many the layout in force has: 0 before the first apply, when topics need
+// not be there; -1 where that is not known. It is pure.
+func (b *Brokers) Checkup(cfg *config.Config, partitions int) *checkup.Server {
+	s := &checkup.Server{Where: "kafka " + strings.Join(cfg.Kafka.Brokers, ","), Unchecked: b.unread}
+	if b.version != "" {
+		s.Where += " (" + b.version + ")"
+	}
+	if !b.topicIDs {
+		s.Add(checkup.Finding{Sign: checkup.Stops, What: "a broker is older than Kafka 3.1",
+			Why: "without topic ids a topic that was made anew cannot be told from the one before: events would be passed over", Do: "newer brokers"})
+	}
+	for _, t := range Topics(cfg) {
+		have := b.topics[t.Name]
+		switch {
+		case have == nil && partitions <= 0:
+			continue // apply makes it
+		case t.checksLayout && partitions > 0:
+			t.Partitions = partitions // what the file says more is apply's to make
+		case t.checksLayout && have != nil:
+			t.Partitions = have.partitions
+		}
+		for _, d := range compare(t, have) {
+			if d.refuse == nil {
+				d.refuse = tooNarrow(t.Name, d.note, nil)
+			}
+			s.Add(checkup.OfFault(checkup.Stops, d.refuse))
+		}
+		if have != nil {
+			s.Add(have.replicas(t.Name, b.count)...)
+			s.Add(b.rights(t.Name))
+		}
+	}
+	s.Add(b.coordinator(offsetsTopic, "offsets.topic.replication.factor", "consumer groups"))
+	if cfg.Outbox.Transactional {
+		s.Add(b.coordinator(transactionsTopic, "transaction.state.log.replication.factor", "transactions"), b.transactionISR(), b.transactionTimeout())
+	}
+	return s
+}
+
+// number is a setting as a number; ok is false where the brokers do not show it.
+func number(settings map[string]string, key string) (n int, ok bool) {
+	n, err := strconv.Atoi(settings[key])
+	return n, err == nil
+}
+
+// alterTopic is the command that sets a setting of a topic.
+func alterTopic(topic, setting string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server … --alter --entity-type topics --entity-name %s --add-config %s", topic, setting)
+}
+
+// replicas judges what happens to acknowledged records when a broker is lost.
+func (f *found) replicas(topic string, brokers int) []checkup.Finding {
+	var list []checkup.Finding
+	add := func(sign, what, why, do string) {
+		list = append(list, checkup.Finding{Sign: sign, What: "topic " + topic + " " + what, Why: why, Do: do})
+	}
+	if len(f.leaderless) > 0 {
+		add(checkup.Stops, fmt.Sprintf("has no leader for partitions %v", f.leaderless), "nothing is published to them or read", "see why the brokers that hold them are down")
+	}
+	if f.settings["unclean.leader.election.enable"] == "true" && f.replication > 1 {
+		add(checkup.Stops, "has unclean.leader.election.enable=true", "a replica that lags may become leader: events that were acknowledged are gone, and sinks that have them halt",
+			alterTopic(topic, "unclean.leader.election.enable=false"))
+	}
+	least, ok := number(f.settings, "min.insync.replicas")
+	switch {
+	case !ok:
+	case least > f.replication:
+		add(checkup.Stops, fmt.Sprintf("has min.insync.replicas=%d and %d replicas", least, f.replication), "brokers refuse each record",
+			alterTopic(topic, fmt.Sprintf("min.insync.replicas=%d", max(1, f.replication-1))))
+	case len(f.leaderless) == 0 && f.inSync < least:
+		add(checkup.Stops, fmt.Sprintf("has a partition with %d replicas in sync, min.insync.replicas is %d", f.inSync, least), "brokers refuse its records",
+			"see why the other replicas are down or behind")
+	case least == f.replication && least > 1:
+		add(checkup.Hurts, fmt.Sprintf("has min.insync.replicas=%d and as many replicas", least), "while any broker is down, partitions refuse records",
+			alterTopic(topic, fmt.Sprintf("min.insync.replicas=%d", least-1)))
+	case least == 1 && f.replication > 2:
+		add(checkup.Hurts, "has min.insync.replicas=1", "an event counts as published when one broker alone has it: it is gone with that one",
+			alterTopic(topic, "min.insync.replicas=2"))
+	}
+	if f.replication == 1 && brokers > 1 {
+		add(checkup.Hurts, "has one replica", "with its broker the events are gone, and until then nothing goes on when that is down", "kafka-reassign-partitions.sh adds replicas")
+	}
+	return list
+}
+
+func (b *Brokers) rights(topic string) checkup.Finding {
+	missing := b.lacking[topic]
+	if len(missing) == 0 {
+		return checkup.Finding{}
+	}
+	var operations strings.Builder
+	for _, op := range missing {
+		operations.WriteString(" --operation " + op)
+	}
+	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("topic %s: this user may not %s", topic, strings.Join(missing, ", ")),
+		Why: "relay, sinks and apply need it", Do: "kafka-acls.sh --bootstrap-server … --add --allow-principal User:…" + operations.String() + " --topic " + topic}
+}
+
+// coordinator judges a topic of the brokers' own, or what it will be made with.
+func (b *Brokers) coordinator(topic, setting, what string) checkup.Finding {
+	have := b.topics[topic]
+	if have != nil && have.replication == 1 && b.count > 1 {
+		return checkup.Finding{Sign: checkup.Hurts, What: "topic " + topic + " has one replica",
+			Why: what + " stand still while its broker is down", Do: "kafka-reassign-partitions.sh adds replicas"}
+	}
+	factor, ok := number(b.settings, setting)
+	if have != nil || !ok || factor <= b.count {
+		return checkup.Finding{}
+	}
+	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("%s is %d, and there are %d brokers", setting, factor, b.count),
+		Why: "topic " + topic + " cannot be made: there are no " + what,
+		Do:  fmt.Sprintf("%s=%d in server.properties of each broker, and restart it; or more brokers", setting, b.count)}
+}
+
+func (b *Brokers) transactionISR() checkup.Finding {
+	const setting = "transaction.state.log.min.isr"
+	least, ok := number(b.settings, setting)
+	replicas, known := number(b.settings, "transaction.state.log.replication.factor")
+	if have := b.topics[transactionsTopic]; have != nil {
+		replicas, known = have.replication, true
+	}
+	if !ok || !known || least <= replicas {
+		return checkup.Finding{}
+	}
+	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("%s is %d, and topic %s has %d replicas", setting, least, transactionsTopic, replicas),
+		Why: "brokers refuse each transaction", Do: fmt.Sprintf("%s=%d in server.properties of each broker, and restart it", setting, max(1, replicas-1))}
+}
+
+func (b *Brokers) transactionTimeout() checkup.Finding {
+	const setting = "transaction.max.timeout.ms"
+	most, ok := number(b.settings, setting)
+	if !ok || most >= int(TransactionTimeout.Milliseconds()) {
+		return checkup.Finding{}
+	}
+	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("%s is %d", setting, most),
+		Why: fmt.Sprintf("lanes ask for %d: brokers refuse their producers", TransactionTimeout.Milliseconds()),
+		Do:  setting + "=900000, Kafka's default, in server.properties of each broker, and restart it"}
+}
