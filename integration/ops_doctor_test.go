@@ -271,6 +271,42 @@ func TestDoctorNamesWhatIsWrongAndWhatMendsIt(t *testing.T) {
 	}
 }
 
+// What the file's Kafka user may not do is named before it is tried, with the command that grants it.
+func TestDoctorNamesMissingRightsOfKafka(t *testing.T) {
+	harness.Proof(t)
+	k := harness.StartSecureKafka(t, nil)
+	servers := sharedServers(t)
+	servers.kafka = &harness.KafkaServer{Brokers: []string{k.Plain}}
+	w := newLine(t, servers, "") // as a superuser
+	k.User(t, "few", "pw")
+	for _, topic := range []string{w.name + ".events", w.name + ".dead"} {
+		k.Grant(t, "--allow-principal User:few --operation DescribeConfigs --operation Describe --topic "+topic)
+	}
+	secure := func(user string) string {
+		return w.write(t, strings.Replace(w.text(t), `brokers: ["`+k.Plain+`"]`, `brokers: ["`+k.Login+`"], tls: { ca: `+k.CA.File+` }, sasl: { scram-sha-512: { user: "`+user+`", password: pw } }`, 1))
+	}
+	user := w.write(t, "few\n")
+	if s := at(t, doctorIn(t, secure("${file:"+user+"}")), "kafka "); len(s.Findings) != 0 || !slices.ContainsFunc(s.Unchecked, func(u string) bool {
+		return strings.HasPrefix(u, "rights: this user may not Read, Write on topic ")
+	}) {
+		t.Errorf("of a user that is one of several: %+v", s)
+	}
+	file := secure("few")
+	s := at(t, doctorIn(t, file), "kafka ")
+	for _, want := range []string{"x this user may not Read, Write on topic " + w.name + ".events", "x this user may not Read, Write on topic " + w.name + ".dead",
+		"x this user may not Read on groups slotline." + w.name + ".*"} {
+		if !strings.Contains(signs(s), want) {
+			t.Errorf("%q is not found: %+v", want, s)
+		}
+	}
+	for _, f := range s.Findings {
+		k.Grant(t, f.Do)
+	}
+	if s := at(t, doctorIn(t, file), "kafka "); len(s.Findings) != 0 {
+		t.Errorf("when all was granted: %+v", s)
+	}
+}
+
 // A shard may be MariaDB, whose server has no server_uuid and other rules; the outbox may not.
 func TestDoctorAndApplyOfAMariaDBShard(t *testing.T) {
 	harness.Proof(t)

@@ -35,13 +35,20 @@ type Brokers struct {
 	topicIDs bool // each broker knows topic ids
 	count    int
 	topics   map[string]*found
-	lacking  map[string][]string // by topic, the operations that this client may not do
+	lacking  map[string][]string // by topic, the operations that this user may not do
+	noGroups bool                // it may not join the sinks' groups
 	settings map[string]string   // of one broker; empty where it does not show them
 	unread   []string            // what could not be read, and why
 }
 
-// topicOperations are what relay, sinks and apply do with a topic.
-var topicOperations = []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite, kmsg.ACLOperationDescribe, kmsg.ACLOperationDescribeConfigs}
+// topicOperations are what the relay and the sinks do with a topic, as an ACL names them.
+var topicOperations = []struct {
+	operation kmsg.ACLOperation
+	name      string
+}{{kmsg.ACLOperationRead, "Read"}, {kmsg.ACLOperationWrite, "Write"}, {kmsg.ACLOperationDescribeConfigs, "DescribeConfigs"}}
+
+// groupPatience bounds the wait for a coordinator, which is not all that is asked for.
+const groupPatience = 2 * time.Second
 
 // ReadBrokers asks for all that Checkup judges.
 func ReadBrokers(ctx context.Context, cl *kgo.Client, cfg *config.Config) (*Brokers, error) {
@@ -64,12 +71,13 @@ func ReadBrokers(ctx context.Context, cl *kgo.Client, cfg *config.Config) (*Brok
 	for name, t := range meta.Topics {
 		for _, op := range topicOperations {
 			if len(t.AuthorizedOperations) > 0 && // else the brokers do not say
-				!slices.Contains(t.AuthorizedOperations, op) && !slices.Contains(t.AuthorizedOperations, kmsg.ACLOperationAll) {
-				b.lacking[name] = append(b.lacking[name], strings.ToUpper(strings.ReplaceAll(op.String(), " ", "_")))
+				!slices.Contains(t.AuthorizedOperations, op.operation) && !slices.Contains(t.AuthorizedOperations, kmsg.ACLOperationAll) {
+				b.lacking[name] = append(b.lacking[name], op.name)
 			}
 		}
 	}
 	b.readOwnTopics(ctx, adm)
+	b.readGroups(ctx, adm, cfg)
 	versions, err := adm.ApiVersions(ctx)
 	if err != nil {
 		return nil, Wrap(err, seeds(cl), "ask for the brokers' versions")
@@ -99,6 +107,25 @@ func (b *Brokers) readOwnTopics(ctx context.Context, adm *kadm.Client) {
 	}
 }
 
+// readGroups asks for a group that is there or not. The question would have brokers make the topic of the groups: where that
+// is not there yet it is not asked.
+func (b *Brokers) readGroups(ctx context.Context, adm *kadm.Client, cfg *config.Config) {
+	if b.topics[offsetsTopic] == nil && len(b.unread) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, groupPatience)
+	defer cancel()
+	group := GroupPrefix(cfg.Line) + "mysql"
+	described, err := adm.DescribeGroups(ctx, group)
+	var auth *kadm.AuthError
+	switch err = cmp.Or(err, described[group].Err); {
+	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.As(err, &auth):
+		b.noGroups = true
+	case err != nil && !errors.Is(err, kerr.GroupIDNotFound):
+		b.unread = append(b.unread, "consumer groups: "+answer(err))
+	}
+}
+
 // fetchByTopicID is the version of Fetch that names topics by id: Kafka 3.1.
 const fetchByTopicID = 13
 
@@ -120,7 +147,7 @@ func (b *Brokers) readSettings(ctx context.Context, adm *kadm.Client, broker int
 // Checkup judges the cluster. partitions is how many the layout in force has: 0 before the first apply, when topics need
 // not be there; -1 where that is not known. It is pure.
 func (b *Brokers) Checkup(cfg *config.Config, partitions int) *checkup.Server {
-	s := &checkup.Server{Where: "kafka " + strings.Join(cfg.Kafka.Brokers, ","), Unchecked: b.unread}
+	s := &checkup.Server{Where: "kafka " + strings.Join(cfg.Kafka.Brokers, ","), Unchecked: slices.Clone(b.unread)}
 	if b.version != "" {
 		s.Where += " (" + b.version + ")"
 	}
@@ -145,10 +172,10 @@ func (b *Brokers) Checkup(cfg *config.Config, partitions int) *checkup.Server {
 			s.Add(checkup.OfFault(checkup.Stops, d.refuse))
 		}
 		if have != nil {
-			s.Add(have.replicas(t.Name, b.count)...)
-			s.Add(b.rights(t.Name))
+			s.Add(have.replicas(t.Name, b.count, cfg.Kafka.Brokers[0])...)
 		}
 	}
+	b.rights(s, cfg)
 	s.Add(b.coordinator(offsetsTopic, "offsets.topic.replication.factor", "consumer groups"))
 	if cfg.Outbox.Transactional {
 		s.Add(b.coordinator(transactionsTopic, "transaction.state.log.replication.factor", "transactions"), b.transactionISR(), b.transactionTimeout())
@@ -162,14 +189,12 @@ func number(settings map[string]string, key string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// alterTopic is the command that sets a setting of a topic.
-func alterTopic(topic, setting string) string {
-	return fmt.Sprintf("kafka-configs.sh --bootstrap-server … --alter --entity-type topics --entity-name %s --add-config %s", topic, setting)
-}
-
 // replicas judges what happens to acknowledged records when a broker is lost.
-func (f *found) replicas(topic string, brokers int) []checkup.Finding {
+func (f *found) replicas(topic string, brokers int, broker string) []checkup.Finding {
 	var list []checkup.Finding
+	set := func(setting string) string {
+		return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s", broker, topic, setting)
+	}
 	add := func(sign, what, why, do string) {
 		list = append(list, checkup.Finding{Sign: sign, What: "topic " + topic + " " + what, Why: why, Do: do})
 	}
@@ -178,23 +203,23 @@ func (f *found) replicas(topic string, brokers int) []checkup.Finding {
 	}
 	if f.settings["unclean.leader.election.enable"] == "true" && f.replication > 1 {
 		add(checkup.Stops, "has unclean.leader.election.enable=true", "a replica that lags may become leader: events that were acknowledged are gone, and sinks that have them halt",
-			alterTopic(topic, "unclean.leader.election.enable=false"))
+			set("unclean.leader.election.enable=false"))
 	}
 	least, ok := number(f.settings, "min.insync.replicas")
 	switch {
 	case !ok:
 	case least > f.replication:
 		add(checkup.Stops, fmt.Sprintf("has min.insync.replicas=%d and %d replicas", least, f.replication), "brokers refuse each record",
-			alterTopic(topic, fmt.Sprintf("min.insync.replicas=%d", max(1, f.replication-1))))
+			set(fmt.Sprintf("min.insync.replicas=%d", max(1, f.replication-1))))
 	case len(f.leaderless) == 0 && f.inSync < least:
 		add(checkup.Stops, fmt.Sprintf("has a partition with %d replicas in sync, min.insync.replicas is %d", f.inSync, least), "brokers refuse its records",
 			"see why the other replicas are down or behind")
 	case least == f.replication && least > 1:
 		add(checkup.Hurts, fmt.Sprintf("has min.insync.replicas=%d and as many replicas", least), "while any broker is down, partitions refuse records",
-			alterTopic(topic, fmt.Sprintf("min.insync.replicas=%d", least-1)))
+			set(fmt.Sprintf("min.insync.replicas=%d", least-1)))
 	case least == 1 && f.replication > 2:
 		add(checkup.Hurts, "has min.insync.replicas=1", "an event counts as published when one broker alone has it: it is gone with that one",
-			alterTopic(topic, "min.insync.replicas=2"))
+			set("min.insync.replicas=2"))
 	}
 	if f.replication == 1 && brokers > 1 {
 		add(checkup.Hurts, "has one replica", "with its broker the events are gone, and until then nothing goes on when that is down", "kafka-reassign-partitions.sh adds replicas")
@@ -202,17 +227,26 @@ func (f *found) replicas(topic string, brokers int) []checkup.Finding {
 	return list
 }
 
-func (b *Brokers) rights(topic string) checkup.Finding {
-	missing := b.lacking[topic]
-	if len(missing) == 0 {
-		return checkup.Finding{}
+// rights judges what the file's user may do. Where each part has a user of its own, it cannot be told which this one is of.
+func (b *Brokers) rights(s *checkup.Server, cfg *config.Config) {
+	user, variable := account(cfg)
+	lacks := func(operations []string, what, resource string) {
+		f := checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("this user may not %s on %s", strings.Join(operations, ", "), what),
+			Why: "the relay or the sinks need it; slotline apply --grants prints all", Do: aclCommand(cfg, cmp.Or(user, "…"), strings.Join(operations, " "), resource)}
+		if variable {
+			s.Unchecked = append(s.Unchecked, "rights: "+f.What+", and each part may have a user of its own")
+		} else {
+			s.Add(f)
+		}
 	}
-	var operations strings.Builder
-	for _, op := range missing {
-		operations.WriteString(" --operation " + op)
+	for _, t := range Topics(cfg) {
+		if missing := b.lacking[t.Name]; len(missing) > 0 && b.topics[t.Name] != nil {
+			lacks(missing, "topic "+t.Name, "--topic "+t.Name)
+		}
 	}
-	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("topic %s: this user may not %s", topic, strings.Join(missing, ", ")),
-		Why: "relay, sinks and apply need it", Do: "kafka-acls.sh --bootstrap-server … --add --allow-principal User:…" + operations.String() + " --topic " + topic}
+	if b.noGroups {
+		lacks([]string{"Read"}, "groups "+GroupPrefix(cfg.Line)+"*", groupResource(cfg))
+	}
 }
 
 // coordinator judges a topic of the brokers' own, or what it will be made with.

@@ -72,7 +72,8 @@ func TestEachThingThatIsWrongWithBrokersIsNamed(t *testing.T) {
 		{"one replica", func(b *Brokers) {
 			b.topics[topic].replication, b.topics[topic].inSync, b.topics[topic].settings["min.insync.replicas"] = 1, 1, "1"
 		}, 4, "!", "has one replica", "kafka-reassign-partitions", false},
-		{"rights", func(b *Brokers) { b.lacking[topic] = []string{"WRITE"} }, 4, "x", "may not WRITE", "--operation WRITE --topic flights.events", false},
+		{"rights", func(b *Brokers) { b.lacking[topic] = []string{"Write"} }, 4, "x", "may not Write on topic flights.events", "--operation Write --topic flights.events", false},
+		{"groups", func(b *Brokers) { b.noGroups = true }, 4, "x", "may not Read on groups slotline.flights.*", "--operation Read --resource-pattern-type prefixed --group slotline.flights.", false},
 		{"offsets of one broker", func(b *Brokers) { b.topics[offsetsTopic] = &found{replication: 1} }, 4, "!", "__consumer_offsets has one replica", "kafka-reassign-partitions", false},
 		{"offsets on more brokers than there are", broker("offsets.topic.replication.factor", "5"), 4, "x", "factor is 5, and there are 3", "offsets.topic.replication.factor=3", false},
 		{"and they are there", func(b *Brokers) {
@@ -167,8 +168,8 @@ func TestRightsOnTopicsAreRead(t *testing.T) {
 			}
 			continue
 		}
-		if len(list) != 2 || !slices.ContainsFunc(list, func(f checkup.Finding) bool {
-			return f.Sign == checkup.Stops && strings.Contains(f.What, "flights.events: this user may not WRITE") && strings.Contains(f.Do, "--operation WRITE --topic flights.events")
+		if len(list) != 3 || !slices.ContainsFunc(list, func(f checkup.Finding) bool { // two topics and the groups
+			return f.Sign == checkup.Stops && strings.Contains(f.What, "may not Write on topic flights.events") && strings.Contains(f.Do, "--operation Write --topic flights.events")
 		}) {
 			t.Errorf("%+v", list)
 		}

@@ -13,29 +13,43 @@ func GroupPrefix(line string) string { return "slotline." + line + "." }
 // TransactionalIDPrefix is what the transactional ids of a line begin with: one for each lane.
 func TransactionalIDPrefix(line string) string { return "slotline-" + line + "-lane-" }
 
-// Grants are the commands that give the file's Kafka user what apply and all parts of the line need, for whoever runs the
-// brokers; none where the file names no account. A user that is a variable is shown as the file has it.
-func Grants(cfg *config.Config) []string {
-	user := ""
+// account is the user of the file as an ACL names it, "" where the file names none. A user that is a variable is shown as the
+// file has it: the parts of a line may be users of their own.
+func account(cfg *config.Config) (user string, variable bool) {
 	switch {
 	case cfg.Kafka.SASL != nil:
 		user = cfg.Kafka.SASL.User()
 	case cfg.Kafka.TLS != nil && cfg.Kafka.TLS.Cert != "":
 		user = "CN=… (the subject of kafka.tls.cert)"
-	default:
+	}
+	return user, strings.Contains(user, "${")
+}
+
+// aclCommand gives a user operations, which blanks separate, on a resource.
+func aclCommand(cfg *config.Config, user, operations, resource string) string {
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --command-config ADMIN.properties --add --allow-principal 'User:%s' --operation %s %s",
+		cfg.Kafka.Brokers[0], user, strings.ReplaceAll(operations, " ", " --operation "), resource)
+}
+
+// Grants are the commands that give the file's Kafka user what apply and all parts of the line need, for whoever runs the
+// brokers; none where the file names no account.
+func Grants(cfg *config.Config) []string {
+	user, _ := account(cfg)
+	if user == "" {
 		return nil
 	}
-	acl := func(operations, resource string) string {
-		return fmt.Sprintf("-- kafka-acls.sh --bootstrap-server %s --command-config ADMIN.properties --add --allow-principal 'User:%s' --operation %s %s",
-			cfg.Kafka.Brokers[0], user, strings.ReplaceAll(operations, " ", " --operation "), resource)
-	}
+	acl := func(operations, resource string) string { return "-- " + aclCommand(cfg, user, operations, resource) }
 	list := []string{"-- Kafka, where the brokers have an authorizer:"}
 	for _, t := range Topics(cfg) {
 		list = append(list, acl("Read Write Create Alter AlterConfigs", "--topic "+t.Name))
 	}
-	list = append(list, acl("Read", "--resource-pattern-type prefixed --group "+GroupPrefix(cfg.Line)))
+	list = append(list, acl("Read", groupResource(cfg)))
 	if cfg.Outbox.Transactional {
 		list = append(list, acl("Write Describe", "--resource-pattern-type prefixed --transactional-id "+TransactionalIDPrefix(cfg.Line)))
 	}
 	return list
+}
+
+func groupResource(cfg *config.Config) string {
+	return "--resource-pattern-type prefixed --group " + GroupPrefix(cfg.Line)
 }
