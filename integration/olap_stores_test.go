@@ -14,6 +14,7 @@ import (
 	"github.com/slotline/slotline/replay"
 	"github.com/slotline/slotline/sinks/olap/clickhouse"
 	"github.com/slotline/slotline/sinks/olap/doris"
+	"github.com/slotline/slotline/sinks/olap/doris/doristest"
 )
 
 // eachOLAP runs a test once for each OLAP store.
@@ -29,7 +30,10 @@ type storeLine struct {
 	store string
 	ch    *ch.Client
 	doris *sql.DB
+	fake  *doristest.Server // nil for a running Doris
 	harms int
+
+	reader *ch.Client // of watchOLAP
 }
 
 // newLineOnAt is newLineAt with the store.
@@ -48,7 +52,7 @@ func newLineOnAt(t *testing.T, store, extra string) *storeLine {
 	if w.cfg, err = config.Load(w.file); err != nil {
 		t.Fatal(err)
 	}
-	w.doris = server.open(t, name)
+	w.doris, w.fake = server.open(t, name), server.fake
 	return w
 }
 
@@ -69,12 +73,19 @@ func (w *storeLine) sink(t *testing.T) replay.Store {
 	return openDorisSink(t, doris.Options{Config: w.cfg, Layout: w.layout, Owner: "test"})
 }
 
-// exec runs a statement in the line's database of the store.
-func (w *storeLine) exec(t *testing.T, statement string) {
+// try runs a statement in the line's database of the store, exec one that must not fail.
+func (w *storeLine) try(t *testing.T, statement string) error {
 	t.Helper()
 	if w.store == "clickhouse" {
-		execCH(t, w.ch, statement)
-	} else if _, err := w.doris.Exec(statement); err != nil {
+		return w.ch.Do(t.Context(), ch.Query{Body: statement})
+	}
+	_, err := w.doris.Exec(statement)
+	return err
+}
+
+func (w *storeLine) exec(t *testing.T, statement string) {
+	t.Helper()
+	if err := w.try(t, statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -108,6 +119,14 @@ func (w *storeLine) read(t *testing.T, columns, from string) (list [][]string) {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// inMonth is the condition that a row of flights is in a month, 201303.
+func (w *storeLine) inMonth(month string) string {
+	if w.store == "clickhouse" {
+		return "toYYYYMM(sched_dep)=" + month
+	}
+	return fmt.Sprintf("_month='%s-%s-01'", month[:4], month[4:])
 }
 
 // remove, change and insert harm rows of flights by hand.

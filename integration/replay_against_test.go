@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ClickHouse/ch-go"
-
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/integration/harness"
 	"github.com/slotline/slotline/internal/rowsum"
@@ -322,14 +320,6 @@ func TestP6_AgainstOLAPNamesTheWrongSide(t *testing.T) {
 		relay.Stop(t, time.Minute)
 		sink.Stop(t, time.Minute)
 	})
-}
-
-// execCH runs a statement in the line's ClickHouse database.
-func execCH(t *testing.T, conn *ch.Client, statement string) {
-	t.Helper()
-	if err := conn.Do(t.Context(), ch.Query{Body: statement}); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
 }
 
 // databaseOf is the name of the database that a pool is connected to.

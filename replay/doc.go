@@ -22,7 +22,7 @@
 // the topics or, below their start, in the archive; the privileges that Privileges names.
 //
 // Three commands need no job in a shard: VerifyAgainst compares shards with an OLAP store, Tenant writes one tenant's rows as
-// they were, and RebuildOLAP makes a table of ClickHouse anew; the latter has a row of its own in the state database.
+// they were, and RebuildOLAP makes a table of an OLAP store anew; the latter has a row of its own in the state database.
 //
 // It fails with fault.Error; the job stays at its stage, and is resumed or aborted.
 package replay

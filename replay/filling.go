@@ -33,7 +33,7 @@ const (
 	deadMax = 100_000
 )
 
-// filling is how a job fills tables from the log, be they a shard's or ClickHouse's: as a sink beside the live one, at the
+// filling is how a job fills tables from the log, be they a shard's or an OLAP store's: as a sink beside the live one, at the
 // job's pace, and with a look at how far both are.
 type filling struct {
 	r          *Replay // its database has the progress of both

@@ -68,7 +68,7 @@ type Spec struct {
 // Job is a row of slotline_job.
 type Job struct {
 	Name     string    `json:"job"`
-	Shard    string    `json:"shard"` // or clickhouse, of a rebuild there
+	Shard    string    `json:"shard"` // or clickhouse or doris, of a rebuild there
 	Stage    Stage     `json:"stage"`
 	Want     string    `json:"want"`
 	Spec     Spec      `json:"spec"`
@@ -78,6 +78,8 @@ type Job struct {
 	Running  bool      `json:"running"` // its owner's lease has not run out
 	Layout   int64     `json:"layout_epoch"`
 	Rejected int64     `json:"rejected"` // events that the rebuilt tables cannot hold
+
+	olap bool // Shard is an OLAP store
 }
 
 const (
@@ -226,10 +228,10 @@ func (r *Replay) make(ctx context.Context, spec Spec) (*Job, error) {
 // Next is what a person may do about the job: commands of slotline replay, "-" when it has ended.
 func (j *Job) Next() string {
 	switch {
-	case j.Stage.Ended() || j.Shard == olapSink && j.Running:
+	case j.Stage.Ended() || j.olap && j.Running:
 		return "-"
-	case j.Shard == olapSink:
-		return "olap --table " + strings.Join(j.Spec.Tables, " ")
+	case j.olap:
+		return olapCommand(j.Shard, strings.Join(j.Spec.Tables, " "))
 	case j.Stage == StageObserve:
 		return "accept | undo"
 	case j.Stage == StageShadow || j.Stage == StageReplay || j.Stage == StageVerify || j.Stage == StageSwap:

@@ -20,20 +20,17 @@ import (
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
+	"github.com/slotline/slotline/sinks/olap"
 	"github.com/slotline/slotline/sinks/olap/intent"
 	"github.com/slotline/slotline/sinks/olap/rollup"
 )
 
-// The stages of the rebuild of a table in ClickHouse, in the column stage of slotline_olap_job.
+// The stages of the rebuild of a table in an OLAP store, in the column stage of slotline_olap_job.
 const (
 	olapFill = "fill" // a new table is filled from the log
 	olapSwap = "swap" // it may have taken the live one's place
 	olapTail = "tail" // it has; what the live sink had sent to the old one, and it lacks, is applied to it
 )
-
-// olapSink is the live sink.
-const olapSink = "clickhouse"
 
 // olapJobDDL makes the table of jobs in the state database: one row for each table that is being rebuilt.
 const olapJobDDL = "CREATE TABLE IF NOT EXISTS `slotline_olap_job` (`sink` VARBINARY(64) NOT NULL, `tbl` VARBINARY(64) NOT NULL, " +
@@ -41,11 +38,33 @@ const olapJobDDL = "CREATE TABLE IF NOT EXISTS `slotline_olap_job` (`sink` VARBI
 	"`layout_epoch` BIGINT NOT NULL, `made_at` DATETIME(6) NOT NULL, " + lease.Columns +
 	", PRIMARY KEY (`sink`,`tbl`)) ENGINE=InnoDB COMMENT='slotline olap job format 1'"
 
-// OLAPOptions of RebuildOLAP. Config, Layout, State and Table are needed.
+// OLAPSink is a store with tables that can be rebuilt, and its sink; *clickhouse.Sink and *doris.Sink are.
+type OLAPSink interface {
+	consumers.FixedGroups
+	consumers.Halter
+	Seed(ctx context.Context) error // its rows in the state database
+	Close() error
+
+	CheckShadow(ctx context.Context, t *event.Table) error // why the table cannot be exchanged with one that is made anew
+	MakeShadow(ctx context.Context, t *event.Table, name string) error
+	TablesLike(ctx context.Context, prefix string) (identities map[string]string, err error) // that a table keeps, whatever its name
+	RenameTable(ctx context.Context, from, to string) error
+	ExchangeTables(ctx context.Context, a, b string) error
+	ReplaceMonth(ctx context.Context, t *event.Table, m partitioner.Month, from string) error
+	DropTable(ctx context.Context, name string) error
+	MonthsOf(ctx context.Context, t *event.Table, names ...string) ([]partitioner.Month, error)
+	CompareTables(ctx context.Context, t *event.Table, m partitioner.Month, first, second string) (olap.Compared, error)
+	RollupPairs(ctx context.Context, r *config.Rollup, m partitioner.Month, each func(rollup.Pair) error) error
+}
+
+// OLAPOptions of RebuildOLAP. Config, Layout, State, Store, Open, Batch and Table are needed.
 type OLAPOptions struct {
-	Config     *config.Config // with sinks.clickhouse
+	Config     *config.Config
 	Layout     *partitioner.Layout
-	State      *sql.DB // of sinks.state
+	State      *sql.DB                                                  // of sinks.state
+	Store      string                                                   // clickhouse or doris: the name of the live sink
+	Open       func(sink string, shadow *olap.Shadow) (OLAPSink, error) // one of that name; without a shadow it is the live one
+	Batch      consumers.Limits                                         // of the store; their age is the job's own
 	Table      string
 	Month      partitioner.Month // NoMonth: the whole table
 	PerSecond  int               // events a second at most, of all tables; 0: as fast as it goes
@@ -71,27 +90,41 @@ type olapRebuild struct {
 	t      *event.Table
 	job    olapJob
 	held   *lease.Held
-	store  *clickhouse.Sink // the live one
-	shadow *clickhouse.Sink
+	store  OLAPSink // the live one
+	shadow OLAPSink
 	name   string // of the table beside; another for each owner of the job
 
 	into atomic.Pointer[string]
 }
 
-// RebuildOLAP fills a table of ClickHouse beside the live one from the log, and has it take the live one's place, or that of
+// again is the command that carries the job on.
+func (b *olapRebuild) again() string {
+	return "slotline replay " + olapCommand(b.o.Store, b.o.Table)
+}
+
+// olapCommand names the store where it is not the one that a command without a name takes.
+func olapCommand(store, table string) string {
+	command := "olap --table " + table
+	if store != "clickhouse" {
+		command += " --sink " + store
+	}
+	return command
+}
+
+// RebuildOLAP fills a table of an OLAP store beside the live one from the log, and has it take the live one's place, or that of
 // one month. Called again after it was cut off it goes on where it stopped.
 func RebuildOLAP(ctx context.Context, o OLAPOptions) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	r := &Replay{o: Options{Config: o.Config, Layout: o.Layout, Logger: o.Logger, Say: o.Say}, db: o.State,
-		place: "state of " + olapSink, owner: lease.NewOwner()}
-	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), filling: newFilling(r, olapSink, o.PerSecond)}
+		place: "state of " + o.Store, owner: lease.NewOwner()}
+	b := &olapRebuild{o: o, t: o.Config.Table(o.Table), filling: newFilling(r, o.Store, o.PerSecond)}
 	if b.t == nil || o.Month != partitioner.NoMonth && b.t.Month == event.None {
 		return &fault.Error{Code: codeNoTable, Class: fault.Usage, What: fmt.Sprintf("%s has no table %q, or none by months", o.Config.File, o.Table), Do: "name a table that stands under tables"}
 	}
 	var err error
-	if b.store, err = clickhouse.New(clickhouse.Options{Config: o.Config, Layout: o.Layout, State: o.State, Logger: o.Logger}); err != nil {
+	if b.store, err = o.Open(o.Store, nil); err != nil {
 		return err
 	}
 	defer b.store.Close()
@@ -115,9 +148,9 @@ func (b *olapRebuild) owned(ctx context.Context, do func(ctx context.Context) er
 	}
 	if b.o.Abort {
 		var job string
-		err := b.o.State.QueryRowContext(ctx, "SELECT `job` FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=?", olapSink, b.t.Name).Scan(&job)
+		err := b.o.State.QueryRowContext(ctx, "SELECT `job` FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=?", b.o.Store, b.t.Name).Scan(&job)
 		if errors.Is(err, sql.ErrNoRows) {
-			return &fault.Error{Code: codeNoJob, Class: fault.Usage, What: fmt.Sprintf("there is no job for table %s of %s", b.t.Name, olapSink), Do: "slotline replay status lists them"}
+			return &fault.Error{Code: codeNoJob, Class: fault.Usage, What: fmt.Sprintf("there is no job for table %s of %s", b.t.Name, b.o.Store), Do: "slotline replay status lists them"}
 		}
 		if err != nil {
 			return b.r.wrap(err)
@@ -125,12 +158,12 @@ func (b *olapRebuild) owned(ctx context.Context, do func(ctx context.Context) er
 	} else {
 		_, err := b.o.State.ExecContext(ctx, "INSERT INTO `slotline_olap_job` (`sink`,`tbl`,`job`,`month`,`stage`,`uuid`,`layout_epoch`,`made_at`) "+
 			"VALUES (?,?,?,?,?,'',?,UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE `job`=`slotline_olap_job`.`job`",
-			olapSink, b.t.Name, newJobName(), int(b.o.Month), olapFill, b.o.Layout.Epoch())
+			b.o.Store, b.t.Name, newJobName(), int(b.o.Month), olapFill, b.o.Layout.Epoch())
 		if err != nil {
 			return b.r.wrap(err)
 		}
 	}
-	row := lease.Row{Table: "slotline_olap_job", Where: "sink = ? AND tbl = ?", Args: []any{[]byte(olapSink), []byte(b.t.Name)}}
+	row := lease.Row{Table: "slotline_olap_job", Where: "sink = ? AND tbl = ?", Args: []any{[]byte(b.o.Store), []byte(b.t.Name)}}
 	return b.r.leased(ctx, b.t.Name, row, nil, func(ctx context.Context, h *lease.Held) error {
 		b.held = h
 		if err := b.read(ctx); err != nil {
@@ -144,19 +177,19 @@ func (b *olapRebuild) owned(ctx context.Context, do func(ctx context.Context) er
 // late exchanges, and writes to, a table that is not there.
 func (b *olapRebuild) read(ctx context.Context) error {
 	var month int
-	err := b.o.State.QueryRowContext(ctx, "SELECT `job`,`stage`,`uuid`,`month`,`layout_epoch` FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=?", olapSink, b.t.Name).
+	err := b.o.State.QueryRowContext(ctx, "SELECT `job`,`stage`,`uuid`,`month`,`layout_epoch` FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=?", b.o.Store, b.t.Name).
 		Scan(&b.job.name, &b.job.stage, &b.job.uuid, &month, &b.job.layout)
 	if err != nil {
 		return b.r.wrap(err)
 	}
-	b.jobName, b.sink, b.next = b.job.name, olapSink+shadowSuffix(b.job.name), "slotline replay olap --table "+b.t.Name+" again"
+	b.jobName, b.sink, b.next = b.job.name, b.o.Store+shadowSuffix(b.job.name), b.again()+" again"
 	if b.job.month = partitioner.Month(month); b.job.month != b.o.Month && !b.o.Abort {
 		what := "the whole table"
 		if b.job.month != partitioner.NoMonth {
 			what = "month " + b.job.month.String()
 		}
-		return &fault.Error{Code: codeJobActive, Class: fault.Usage, What: fmt.Sprintf("job %s has table %s of %s already, for %s", b.job.name, b.t.Name, olapSink, what),
-			Do: "carry that one on, or end it: slotline replay olap --table " + b.t.Name + " --abort"}
+		return &fault.Error{Code: codeJobActive, Class: fault.Usage, What: fmt.Sprintf("job %s has table %s of %s already, for %s", b.job.name, b.t.Name, b.o.Store, what),
+			Do: "carry that one on, or end it: " + b.again() + " --abort"}
 	}
 	prefix := b.t.Name + shadowSuffix(b.job.name) + "_"
 	b.name = prefix + strconv.FormatInt(b.held.Fence().Epoch, 10)
@@ -178,7 +211,7 @@ func (b *olapRebuild) read(ctx context.Context) error {
 // stage records how far the job is, if the lease is still ours.
 func (b *olapRebuild) stage(ctx context.Context, stage, uuid string) error {
 	result, err := b.o.State.ExecContext(ctx, "UPDATE `slotline_olap_job` SET `stage`=?,`uuid`=? WHERE `sink`=? AND `tbl`=? AND "+lease.Guard,
-		append([]any{stage, uuid, olapSink, b.t.Name}, b.held.Fence().Args()...)...)
+		append([]any{stage, uuid, b.o.Store, b.t.Name}, b.held.Fence().Args()...)...)
 	if err != nil {
 		return b.r.wrap(err)
 	}
@@ -200,7 +233,7 @@ func (b *olapRebuild) abort(ctx context.Context) error {
 	tried := b.job.stage == olapSwap && b.job.month == partitioner.NoMonth && tables[b.t.Name] != b.job.uuid // and failed
 	if b.job.stage != olapFill && !tried {
 		return &fault.Error{Code: codeStage, Class: fault.Usage, What: fmt.Sprintf("job %s has swapped, or is at it: it cannot be aborted", b.job.name),
-			Do: "carry it on: slotline replay olap --table " + b.t.Name}
+			Do: "carry it on: " + b.again()}
 	}
 	return b.end(ctx)
 }
@@ -217,7 +250,7 @@ func (b *olapRebuild) end(ctx context.Context) error {
 		return err
 	}
 	_, err := b.o.State.ExecContext(ctx, "DELETE FROM `slotline_olap_job` WHERE `sink`=? AND `tbl`=? AND "+lease.Guard,
-		append([]any{olapSink, b.t.Name}, b.held.Fence().Args()...)...)
+		append([]any{b.o.Store, b.t.Name}, b.held.Fence().Args()...)...)
 	return b.r.wrap(err)
 }
 
@@ -225,7 +258,7 @@ func (b *olapRebuild) run(ctx context.Context) error {
 	if b.job.layout != b.o.Layout.Epoch() && b.job.stage == olapFill {
 		return &fault.Error{Code: codeLayout, Class: fault.Fatal,
 			What: fmt.Sprintf("job %s began with layout epoch %d, and a newer one is in force", b.job.name, b.job.layout),
-			Do:   "slotline replay olap --table " + b.t.Name + " --abort, and begin anew"}
+			Do:   b.again() + " --abort, and begin anew"}
 	}
 	for _, topic := range b.o.Config.Topics() {
 		for n := range b.o.Layout.Partitions() {
@@ -237,7 +270,7 @@ func (b *olapRebuild) run(ctx context.Context) error {
 		return err
 	}
 	if len(holes) > 0 && b.job.stage == olapFill {
-		return &fault.Error{Code: codeHistory, Class: fault.Fatal, What: fmt.Sprintf("the log does not hold all that table %s of %s was made from", b.t.Name, olapSink),
+		return &fault.Error{Code: codeHistory, Class: fault.Fatal, What: fmt.Sprintf("the log does not hold all that table %s of %s was made from", b.t.Name, b.o.Store),
 			Why: strings.Join(holes, "\n"), Do: "fill a new table from the shards, or restore a backup"}
 	}
 	if b.kafka, err = kafka.Open(ctx, b.o.Config, "replay", b.o.Logger); err != nil {
@@ -296,8 +329,7 @@ func (b *olapRebuild) prepare(ctx context.Context) (err error) {
 		into = b.t.Name
 	}
 	b.into.Store(&into)
-	b.shadow, err = clickhouse.New(clickhouse.Options{Config: b.o.Config, Layout: b.o.Layout, State: b.o.State, Sink: b.sink, Logger: b.o.Logger,
-		Shadow: &clickhouse.Shadow{Table: b.t.Name, Month: b.job.month, Into: func() string { return *b.into.Load() }}})
+	b.shadow, err = b.o.Open(b.sink, &olap.Shadow{Table: b.t.Name, Month: b.job.month, Into: func() string { return *b.into.Load() }})
 	if err == nil && b.job.stage != olapFill {
 		return b.shadow.Seed(ctx) // a layout that came meanwhile may have more partitions
 	}
@@ -328,10 +360,11 @@ func (b *olapRebuild) prepare(ctx context.Context) (err error) {
 
 // feed applies the log to the table beside, until ctx ends.
 func (b *olapRebuild) feed(ctx context.Context) {
-	ch := b.o.Config.Sinks.ClickHouse
-	b.consume(ctx, &olapBeside{b.shadow, b}, consumers.Limits{Rows: ch.BatchRows, Bytes: ch.BatchBytes, Age: feedBatchAge}, func(context.Context) error {
+	batch := b.o.Batch
+	batch.Age = feedBatchAge
+	b.consume(ctx, &olapBeside{b.shadow, b}, batch, func(context.Context) error {
 		err := &fault.Error{Code: codeLayout, Class: fault.Fatal, What: fmt.Sprintf("job %s: a newer layout came into force", b.job.name),
-			Do: "slotline replay olap --table " + b.t.Name + " --abort, and begin anew"}
+			Do: b.again() + " --abort, and begin anew"}
 		b.fail(err)
 		return err
 	})
@@ -339,12 +372,12 @@ func (b *olapRebuild) feed(ctx context.Context) {
 
 // olapBeside is the sink as consumers see it: its batches wait for the job's pace, and for the swap.
 type olapBeside struct {
-	*clickhouse.Sink
+	OLAPSink
 	b *olapRebuild
 }
 
 func (s *olapBeside) TakeOver(ctx context.Context, parts []event.Partition) (event.Owned, error) {
-	o, err := s.Sink.TakeOver(ctx, parts)
+	o, err := s.OLAPSink.TakeOver(ctx, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -354,7 +387,7 @@ func (s *olapBeside) TakeOver(ctx context.Context, parts []event.Partition) (eve
 // Halt ends the job's run: a person must act.
 func (s *olapBeside) Halt(ctx context.Context, p event.Partition, why *fault.Error) error {
 	s.b.halted(p, why)
-	return s.Sink.Halt(ctx, p, why)
+	return s.OLAPSink.Halt(ctx, p, why)
 }
 
 // fill waits until the table beside has caught up, has it compared, and has it take the live one's place.
@@ -417,7 +450,7 @@ func (b *olapRebuild) compare(ctx context.Context) error {
 			return err
 		}
 	}
-	var all clickhouse.Compared
+	var all olap.Compared
 	for _, m := range months {
 		c, err := b.store.CompareTables(ctx, b.t, m, b.t.Name, b.name)
 		if err != nil {
@@ -431,13 +464,13 @@ func (b *olapRebuild) compare(ctx context.Context) error {
 		return &fault.Error{Code: codeNothing, Class: fault.Fatal, What: fmt.Sprintf("job %s: the log makes no row of %s: nothing was exchanged", b.job.name, b.t.Name),
 			Do: "if that is right: --allow-empty"}
 	}
-	return b.r.checkDead(ctx, &Job{Name: b.job.name, Spec: Spec{AcceptDead: b.o.AcceptDead}}, olapSink, "slotline replay olap --table "+b.t.Name)
+	return b.r.checkDead(ctx, &Job{Name: b.job.name, Spec: Spec{AcceptDead: b.o.AcceptDead}}, b.o.Store, b.again())
 }
 
 // tail waits until the table that is live now has all that the live sink had sent to the old one, and has the rollups
 // computed anew.
 func (b *olapRebuild) tail(ctx context.Context) error {
-	mark, err := intent.Ends(ctx, b.o.State, olapSink)
+	mark, err := intent.Ends(ctx, b.o.State, b.o.Store)
 	if err != nil {
 		return b.r.wrap(err)
 	}
@@ -453,7 +486,7 @@ func (b *olapRebuild) tail(ctx context.Context) error {
 		var touched []rollup.Touched
 		pairs := 0
 		mark := func() error {
-			err := rollup.Mark(ctx, b.o.State, olapSink, touched)
+			err := rollup.Mark(ctx, b.o.State, b.o.Store, touched)
 			pairs, touched = pairs+len(touched), touched[:0]
 			return b.r.wrap(err)
 		}
@@ -474,24 +507,24 @@ func (b *olapRebuild) tail(ctx context.Context) error {
 	return nil
 }
 
-// OLAPJobs lists the jobs of RebuildOLAP; db is that of sinks.state.
+// OLAPJobs lists the jobs of RebuildOLAP of all stores; db is that of sinks.state.
 func OLAPJobs(ctx context.Context, db *sql.DB) (list []Job, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT `job`,`tbl`,`stage`,`layout_epoch`,`made_at`,`owner`,`lease_until`>UTC_TIMESTAMP(6) FROM `slotline_olap_job` WHERE `sink`=? ORDER BY `tbl`", olapSink)
+	rows, err := db.QueryContext(ctx, "SELECT `sink`,`job`,`tbl`,`stage`,`layout_epoch`,`made_at`,`owner`,`lease_until`>UTC_TIMESTAMP(6) FROM `slotline_olap_job` ORDER BY `sink`,`tbl`")
 	if mysqldb.Number(err) == errNoSuchTable {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, mysqldb.Wrap(err, codeDatabase, "state of "+olapSink)
+		return nil, mysqldb.Wrap(err, codeDatabase, "state of the OLAP sinks")
 	}
 	defer rows.Close()
 	for rows.Next() {
-		j := Job{Shard: olapSink, Want: wantRun}
+		j := Job{olap: true, Want: wantRun}
 		var table string
-		if err := rows.Scan(&j.Name, &table, &j.Stage, &j.Layout, &j.MadeAt, &j.Owner, &j.Running); err != nil {
-			return nil, mysqldb.Wrap(err, codeDatabase, "state of "+olapSink)
+		if err := rows.Scan(&j.Shard, &j.Name, &table, &j.Stage, &j.Layout, &j.MadeAt, &j.Owner, &j.Running); err != nil {
+			return nil, mysqldb.Wrap(err, codeDatabase, "state of the OLAP sinks")
 		}
 		j.Spec.Tables, j.MovedAt, j.Running = []string{table}, j.MadeAt, j.Running && j.Owner != ""
 		list = append(list, j)
 	}
-	return list, mysqldb.Wrap(rows.Err(), codeDatabase, "state of "+olapSink)
+	return list, mysqldb.Wrap(rows.Err(), codeDatabase, "state of the OLAP sinks")
 }

@@ -183,7 +183,7 @@ both work without it. --detach ends after the swap.`,
 	return cmd
 }
 
-// olapStores are the stores that tables are compared with.
+// olapStores are the stores that tables are compared with, and rebuilt in.
 var olapStores = []string{"clickhouse", "doris"}
 
 func replayVerifyCommand(o *options) *cobra.Command {
@@ -276,7 +276,7 @@ added here. A process that died keeps its job for another five seconds.`,
 }
 
 func replayStatusCommand(o *options) *cobra.Command {
-	return &cobra.Command{Use: "status", Args: cobra.NoArgs, Short: "Jobs of all shards and of ClickHouse, and what comes next",
+	return &cobra.Command{Use: "status", Args: cobra.NoArgs, Short: "Jobs of all shards and of OLAP stores, and what comes next",
 		Long: "Exit status: 1 when a shard could not be asked.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := o.openQuiet()

@@ -92,7 +92,7 @@ func (l *Line) ReplayJobs(ctx context.Context) (*ReplayJobs, error) {
 		}
 		list.Jobs = append(list.Jobs, jobs[i]...)
 	}
-	if l.Config.Sinks.ClickHouse == nil {
+	if len(l.olapSinks()) == 0 {
 		return list, nil
 	}
 	state, err := l.stateDB()
@@ -101,7 +101,7 @@ func (l *Line) ReplayJobs(ctx context.Context) (*ReplayJobs, error) {
 	}
 	olap, err := replay.OLAPJobs(ctx, state)
 	if err != nil {
-		list.NotAsked = append(list.NotAsked, NotAskedReason{Stage: "state of clickhouse", Why: err.Error()})
+		list.NotAsked = append(list.NotAsked, NotAskedReason{Stage: "state of the OLAP sinks", Why: err.Error()})
 	}
 	list.Jobs = append(list.Jobs, olap...)
 	return list, nil

@@ -10,8 +10,6 @@ import (
 
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/sinks/mysql"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
-	"github.com/slotline/slotline/sinks/olap/doris"
 )
 
 // Tables are the tables of a line in every store.
@@ -80,30 +78,15 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 			return list, err
 		}})
 	}
-	if l.Config.Sinks.ClickHouse != nil {
-		stores = append(stores, store{"clickhouse", func(ctx context.Context) ([]StoreTable, error) {
-			olap, err := clickhouse.New(clickhouse.Options{Config: l.Config, Layout: l.layout, Logger: l.Log})
+	for _, name := range l.olapSinks() {
+		stores = append(stores, store{name, func(ctx context.Context) ([]StoreTable, error) {
+			olap, err := l.openOLAP(name, l.Config, l.layout, nil, "")
 			if err != nil {
 				return nil, err
 			}
 			defer olap.Close()
 			sizes, err := olap.TableSizes(ctx)
-			list := l.emptyTables("clickhouse")
-			for _, t := range sizes {
-				tableNamed(list, t.Table).add(t.Month, t.Rows, t.Bytes, now)
-			}
-			return list, err
-		}})
-	}
-	if l.Config.Sinks.Doris != nil {
-		stores = append(stores, store{"doris", func(ctx context.Context) ([]StoreTable, error) {
-			olap, err := doris.New(doris.Options{Config: l.Config, Layout: l.layout, Logger: l.Log})
-			if err != nil {
-				return nil, err
-			}
-			defer olap.Close()
-			sizes, err := olap.TableSizes(ctx)
-			list := l.emptyTables("doris")
+			list := l.emptyTables(name)
 			for _, t := range sizes {
 				tableNamed(list, t.Table).add(t.Month, t.Rows, t.Bytes, now)
 			}

@@ -82,7 +82,7 @@ func (o *owned) read(p *prepared, b *event.Batch, left []intent.Excluded, reject
 	o.latest.Reset(len(b.Messages))
 	for i := len(b.Messages) - 1; i >= 0; i-- {
 		m := &b.Messages[i]
-		if b.Excluded[i] || len(left) > 0 && intent.Excludes(left, m.Partition, m.Offset) || o.sink.passesOver(m.Key) {
+		if b.Excluded[i] || len(left) > 0 && intent.Excludes(left, m.Partition, m.Offset) || o.sink.shadow.PassesOver(m.Key, o.sink.file) {
 			continue
 		}
 		if err := o.sink.rules.Read(m, layout, &o.event); err != nil {
@@ -94,7 +94,7 @@ func (o *owned) read(p *prepared, b *event.Batch, left []intent.Excluded, reject
 			}
 			continue
 		}
-		if e := &o.event; o.sink.keeps(&e.Row) && o.latest.IsNewer(b.Messages, i, e.Ver) {
+		if e := &o.event; o.sink.shadow.Keeps(&e.Row) && o.latest.IsNewer(b.Messages, i, e.Ver) {
 			p.set.at(o.sink.tables[e.Table], e.Row.Month).append(e.Row.Values, e.Ver)
 			p.set.touched.Add(o.sink.tables[e.Table].Base, &e.Row)
 		}

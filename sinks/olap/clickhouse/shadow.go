@@ -1,7 +1,6 @@
 package clickhouse
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
@@ -11,67 +10,20 @@ import (
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap"
 	"github.com/slotline/slotline/sinks/olap/rollup"
 )
-
-// Shadow has a sink fill one table beside the live one: that of a rebuild.
-type Shadow struct {
-	Table string            // logical
-	Month partitioner.Month // rows of other months are passed over; NoMonth: all count
-	Into  func() string     // the table that rows go to; it may become another between batches
-}
-
-// passesOver says that an event is of a table of the file that the sink does not keep. One of an unknown table is looked
-// at: that is a fault of the event, or of the file.
-func (s *Sink) passesOver(key []byte) bool {
-	if s.shadow == nil {
-		return false
-	}
-	table, _, _ := bytes.Cut(key, []byte{0})
-	if string(table) == s.shadow.Table {
-		return false
-	}
-	for _, t := range s.tables {
-		if t.Name == string(table) {
-			return true
-		}
-	}
-	return false
-}
-
-// keeps says whether a row is of a month that the sink keeps.
-func (s *Sink) keeps(row *event.Row) bool {
-	return s.shadow == nil || s.shadow.Month == partitioner.NoMonth || row.Month == s.shadow.Month
-}
 
 // insertOf is the statement that a block goes by.
 func (s *Sink) insertOf(t *table) string {
 	if s.shadow == nil {
 		return t.insert
 	}
-	return insertSQL(named(t.Table, s.shadow.Into()))
-}
-
-// named is a table under another name.
-func named(t *event.Table, name string) *event.Table {
-	other := *t
-	other.Name = name
-	return &other
+	return insertSQL(olap.Named(t.Table, s.shadow.Into()))
 }
 
 // Seed makes the sink's rows in the state database.
-func (s *Sink) Seed(ctx context.Context) error {
-	changes, err := s.state.Plan(ctx, s.Groups())
-	if err != nil {
-		return err
-	}
-	for _, c := range changes {
-		if err := c.Apply(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (s *Sink) Seed(ctx context.Context) error { return s.state.Seed(ctx, s.Groups()) }
 
 // CheckShadow says why a table cannot be exchanged with one that is made anew; nil if it can.
 func (s *Sink) CheckShadow(ctx context.Context, t *event.Table) error {
@@ -101,7 +53,7 @@ func (s *Sink) CheckShadow(ctx context.Context, t *event.Table) error {
 
 // MakeShadow makes an empty table of another name.
 func (s *Sink) MakeShadow(ctx context.Context, t *event.Table, name string) error {
-	return s.execAll(ctx, "table "+name, tableDDL(named(t, name), s.line, cluster{}))
+	return s.execAll(ctx, "table "+name, tableDDL(olap.Named(t, name), s.line, cluster{}))
 }
 
 // TablesLike are the tables whose names begin with a prefix, with what identifies each whatever its name.
@@ -150,16 +102,8 @@ func (s *Sink) MonthsOf(ctx context.Context, t *event.Table, names ...string) (l
 	return list, wrap(err, codeQuery, s.where())
 }
 
-// Compared is how the rows of two tables compare.
-type Compared struct {
-	Rows    int64 // of both, each entity once
-	Equal   int64
-	Missing int64 // not in the first
-	Extra   int64 // in the first alone
-}
-
 // CompareTables compares two tables of the same columns in a month, row by row; NoMonth: as a whole.
-func (s *Sink) CompareTables(ctx context.Context, t *event.Table, m partitioner.Month, first, second string) (c Compared, err error) {
+func (s *Sink) CompareTables(ctx context.Context, t *event.Table, m partitioner.Month, first, second string) (c olap.Compared, err error) {
 	err = s.sums(ctx, compareTablesSQL(t, m, first, second), 4, func(f []string) {
 		for i, n := range []*int64{&c.Rows, &c.Equal, &c.Missing, &c.Extra} {
 			*n, _ = strconv.ParseInt(f[i], 10, 64)

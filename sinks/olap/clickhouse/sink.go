@@ -14,6 +14,7 @@ import (
 	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap"
 	"github.com/slotline/slotline/sinks/olap/intent"
 	"github.com/slotline/slotline/sinks/olap/rollup"
 )
@@ -32,7 +33,7 @@ type Options struct {
 	// Owner is unique to this process; lease.NewOwner() unless set.
 	Owner string
 	// Shadow, unless nil, is the table that the sink fills in place of the live ones. It keeps no rollups.
-	Shadow *Shadow
+	Shadow *olap.Shadow
 	Logger *slog.Logger
 }
 
@@ -49,7 +50,8 @@ type Sink struct {
 	state      *intent.State
 	pool       *pool
 	cluster    cluster
-	shadow     *Shadow
+	shadow     *olap.Shadow
+	file       []*event.Table
 	layout     atomic.Pointer[partitioner.Layout]
 
 	verifying sync.Mutex // held through verify's I/O
@@ -65,7 +67,7 @@ type table struct {
 // New makes a sink. It does no I/O.
 func New(o Options) (*Sink, error) {
 	c := o.Config.Sinks.ClickHouse
-	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes}
+	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes, file: o.Config.Tables}
 	if s.name == "" {
 		s.name = "clickhouse"
 	}

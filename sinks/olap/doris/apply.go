@@ -53,7 +53,7 @@ func (p *prepared) apply(ctx context.Context) ([]event.Rejected, error) {
 		if b.sent || b.rows() == 0 {
 			continue
 		}
-		bad, err := o.sink.insert(ctx, b, i.Token(b.table.Name, partitioner.NoMonth))
+		bad, err := o.sink.insert(ctx, b, i.Token(o.sink.into(b.table), partitioner.NoMonth))
 		if err != nil {
 			return nil, &insertError{b, err}
 		}
@@ -67,7 +67,7 @@ func (p *prepared) apply(ctx context.Context) ([]event.Rejected, error) {
 
 // insert loads one block, and returns once the server has made it part of the table, or with the rows that it refuses.
 func (s *Sink) insert(ctx context.Context, b *block, label string) ([]badRow, error) {
-	res, v, err := s.loader.load(ctx, b.table, label, b.rows(), b.data)
+	res, v, err := s.loader.load(ctx, s.into(b.table), b.table, label, b.rows(), b.data)
 	if err == nil && v.unseen && len(b.table.Rollups) > 0 {
 		// What is marked must be seen by whoever reads the mark.
 		err = s.loader.waitVisible(ctx, label)

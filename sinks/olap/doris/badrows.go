@@ -41,7 +41,7 @@ func (s *Sink) halve(ctx context.Context, b *block, label string, from, to int, 
 	middle := (from + to) / 2
 	for _, part := range [][2]int{{from, middle}, {middle, to}} {
 		// The intent names the rows, so that the label of a part names them too, whoever sends it.
-		res, v, err := s.loader.load(ctx, b.table, fmt.Sprintf("%s-%d-%d", label, part[0], part[1]), part[1]-part[0], b.lines(part[0], part[1]))
+		res, v, err := s.loader.load(ctx, s.into(b.table), b.table, fmt.Sprintf("%s-%d-%d", label, part[0], part[1]), part[1]-part[0], b.lines(part[0], part[1]))
 		if err != nil {
 			return nil, err
 		}

@@ -18,5 +18,6 @@
 // How a batch goes: Prepare encodes each record straight into the lines of JSON that are sent (prepare.go, block.go,
 // encode.go). Apply stores the intent, loads the blocks and commits (apply.go). loader.go sends one load: to a frontend,
 // which redirects to a backend. answer.go says, without I/O, what each answer means; badrows.go finds the rows that the
-// server refused. ddl.go, schema.go, catalog.go and plan.go are what apply does.
+// server refused. ddl.go, schema.go, catalog.go and plan.go are what apply does; rowsum.go and shadow.go are what a
+// comparison and a rebuild of a table ask.
 package doris

@@ -25,6 +25,7 @@ const (
 	codeFatal    = "SL4409" // the server refuses the batch for good
 	codeRow      = "SL4410" // data: the server refuses this one row
 	codeRollup   = "SL4412" // a rollup could not be computed
+	codeShadow   = "SL4413" // a table cannot be exchanged with one that is made anew
 )
 
 // Classify says how a caller must treat an error: by a fault inside it, by what the server said, and by Go's types

@@ -185,13 +185,13 @@ func redirected(from *url.URL, location string) (string, error) {
 	return u.String(), nil
 }
 
-// load sends rows under a label. The verdict is loaded, refused, or an error with its class.
-func (l *loader) load(ctx context.Context, t *table, label string, rows int, body []byte) (response, verdict, error) {
+// load sends rows of a table into the one of a name, under a label. The verdict is loaded, refused, or an error with its class.
+func (l *loader) load(ctx context.Context, into string, t *table, label string, rows int, body []byte) (response, verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	var last response
 	v, err := l.each(ctx, request{method: http.MethodPut, body: body,
-		path: "/api/" + url.PathEscape(l.dsn.Database()) + "/" + url.PathEscape(t.Name) + "/_stream_load",
+		path: "/api/" + url.PathEscape(l.dsn.Database()) + "/" + url.PathEscape(into) + "/_stream_load",
 		header: http.Header{
 			"Expect":            {"100-continue"}, // a frontend refuses a load without it; a backend checks the label first
 			"Label":             {label},

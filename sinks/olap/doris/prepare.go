@@ -41,7 +41,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 	o.latest.Reset(len(b.Messages))
 	for i := len(b.Messages) - 1; i >= 0; i-- {
 		m := &b.Messages[i]
-		if b.Excluded[i] || len(left) > 0 && intent.Excludes(left, m.Partition, m.Offset) {
+		if b.Excluded[i] || len(left) > 0 && intent.Excludes(left, m.Partition, m.Offset) || o.sink.shadow.PassesOver(m.Key, o.sink.file) {
 			continue
 		}
 		if err := o.sink.rules.Read(m, layout, &o.event); err != nil {
@@ -52,7 +52,7 @@ func (o *owned) Prepare(b *event.Batch) (event.Prepared, error) {
 			p.rejected = append(p.rejected, event.Rejected{Index: i, Reason: intake.Reason(err), Err: err})
 			continue
 		}
-		if e := &o.event; o.latest.IsNewer(b.Messages, i, e.Ver) {
+		if e := &o.event; o.sink.shadow.Keeps(&e.Row) && o.latest.IsNewer(b.Messages, i, e.Ver) {
 			p.touched.Add(o.sink.tables[e.Table].Base, &e.Row)
 			at := &p.set[e.Table]
 			at.data = at.table.encoder.append(at.data, &e.Row, e.Ver)

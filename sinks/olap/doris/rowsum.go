@@ -161,7 +161,7 @@ func rowSumsSQL(t *event.Table, m partitioner.Month, tenant string, where string
 		columns = append(columns, name)
 		if c.Type.Kind == event.Float64 {
 			columns[len(columns)-1] = "CONCAT(" + name + ")"
-			columns = append(columns, name+" - CAST(CONCAT("+name+") AS DOUBLE)")
+			columns = append(columns, lacking(c))
 		}
 	}
 	of := ofMonth(t, m)
@@ -169,6 +169,11 @@ func rowSumsSQL(t *event.Table, m partitioner.Month, tenant string, where string
 		of += " AND " + keyIs(t.Columns[t.Tenant], tenant)
 	}
 	return fmt.Sprintf("SELECT %s FROM %s WHERE %s%s ORDER BY %s LIMIT %d", strings.Join(columns, ", "), ident(t.Name), of, where, id, most)
+}
+
+// lacking is what the text of a DOUBLE lacks of it.
+func lacking(c event.Column) string {
+	return ident(c.Name) + " - CAST(CONCAT(" + ident(c.Name) + ") AS DOUBLE)"
 }
 
 // RowSums reads at most so many rows of a tenant in a month, after one id and up to another; nil is no bound. With ids it

@@ -183,7 +183,7 @@ func viewDiffers(t *event.Table, p *physical) bool {
 func (s *Sink) verify(ctx context.Context) error {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
-	if s.verified.Load() {
+	if s.verified.Load() || s.shadow != nil {
 		return nil
 	}
 	tables, err := s.readSchema(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/slotline/slotline/internal/intake"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/partitioner"
+	"github.com/slotline/slotline/sinks/olap"
 	"github.com/slotline/slotline/sinks/olap/intent"
 	"github.com/slotline/slotline/sinks/olap/rollup"
 )
@@ -33,6 +34,8 @@ type Options struct {
 	// Owner is unique to this process; lease.NewOwner() unless set.
 	Owner  string
 	Logger *slog.Logger
+	// Shadow, unless nil, is the table that the sink fills in place of the live ones. It keeps no rollups.
+	Shadow *olap.Shadow
 }
 
 // Sink applies events to Doris. Its methods may be called from any goroutine.
@@ -50,6 +53,8 @@ type Sink struct {
 	dsn         config.DSN
 	loader      *loader
 	catalog     *sql.DB // the frontends' MySQL protocol
+	shadow      *olap.Shadow
+	file        []*event.Table
 	layout      atomic.Pointer[partitioner.Layout]
 
 	verifying sync.Mutex // held through verify's I/O
@@ -67,7 +72,7 @@ type table struct {
 func New(o Options) (*Sink, error) {
 	c := o.Config.Sinks.Doris
 	s := &Sink{name: o.Sink, line: o.Config.Line, topics: o.Config.Topics(), groups: c.Groups, batchBytes: c.BatchBytes,
-		replication: c.Replication, dsn: c.DSN}
+		replication: c.Replication, dsn: c.DSN, shadow: o.Shadow, file: o.Config.Tables}
 	if s.name == "" {
 		s.name = "doris"
 	}
@@ -79,6 +84,9 @@ func New(o Options) (*Sink, error) {
 	if owner == "" {
 		owner = lease.NewOwner()
 	}
+	if s.shadow == nil {
+		s.rollups = o.Config.Rollups
+	}
 	var err error
 	if s.rules, err = intake.New(o.Config.Tables, &event.LimitsDoris, o.Config.Months.From); err != nil {
 		return nil, err
@@ -88,10 +96,11 @@ func New(o Options) (*Sink, error) {
 		for _, c := range physicalColumns(t) {
 			names = append(names, c.name)
 		}
-		s.tables = append(s.tables, &table{rollup.BaseOf(t, o.Config.Rollups), newEncoder(t), identList(names)})
+		s.tables = append(s.tables, &table{rollup.BaseOf(t, s.rollups), newEncoder(t), identList(names)})
 	}
-	s.rollups = o.Config.Rollups
-	s.state = intent.New(intent.OptionsOf(o.Config, o.State, s.name, owner, codec))
+	state := intent.OptionsOf(o.Config, o.State, s.name, owner, codec)
+	state.Rollups = s.rollups
+	s.state = intent.New(state)
 	s.loader = newLoader(c, log)
 	s.catalog = openCatalog(c, connections+len(s.rollups))
 	s.SetLayout(o.Layout)

@@ -23,29 +23,57 @@ func (s *Sink) TableSizes(ctx context.Context) (list []olap.TableSize, err error
 		if tables[t.Name] == nil {
 			continue
 		}
-		sizes, err := s.partitions(ctx, t.Table)
+		parts, err := s.partitions(ctx, t.Table, t.Name)
 		if err != nil {
 			return nil, wrap(err, codeQuery, s.where()+", table "+t.Name)
 		}
-		list = append(list, sizes...)
+		for _, p := range parts {
+			list = append(list, p.TableSize)
+		}
 	}
 	return list, nil
 }
 
 var rangeBegin = regexp.MustCompile(`keys: \[(\d{4})-(\d{2})-`)
 
-// partitions reads SHOW PARTITIONS, whose columns differ among releases: they are found by name.
-func (s *Sink) partitions(ctx context.Context, t *event.Table) (list []olap.TableSize, err error) {
+// partition is one of a physical table.
+type partition struct {
+	olap.TableSize
+	name string
+}
+
+// partitions reads SHOW PARTITIONS of the table that has a name, whose columns differ among releases: they are found by name.
+func (s *Sink) partitions(ctx context.Context, t *event.Table, physical string) (list []partition, err error) {
+	err = s.byName(ctx, "SHOW PARTITIONS FROM "+ident(physical), func(value map[string]string) {
+		p := partition{olap.TableSize{Table: t.Name, Bytes: dataSize(value["datasize"])}, value["partitionname"]}
+		p.Rows, _ = strconv.ParseInt(value["rowcount"], 10, 64)
+		if t.Month != event.None {
+			m := rangeBegin.FindStringSubmatch(value["range"])
+			if m == nil {
+				return // a partition that is no month's was not made by slotline
+			}
+			var err error
+			if p.Month, err = partitioner.ParseMonth(m[1] + m[2]); err != nil {
+				return
+			}
+		}
+		list = append(list, p)
+	})
+	return list, err
+}
+
+// byName runs a query and passes on each row by its columns' names, in lower case.
+func (s *Sink) byName(ctx context.Context, query string, row func(value map[string]string)) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.catalog.QueryContext(ctx, "SHOW PARTITIONS FROM "+ident(t.Name))
+	rows, err := s.catalog.QueryContext(ctx, query)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	names, err := rows.Columns()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for rows.Next() {
 		fields, into := make([]sql.NullString, len(names)), make([]any, len(names))
@@ -53,26 +81,15 @@ func (s *Sink) partitions(ctx context.Context, t *event.Table) (list []olap.Tabl
 			into[i] = &fields[i]
 		}
 		if err := rows.Scan(into...); err != nil {
-			return nil, err
+			return err
 		}
 		value := map[string]string{}
 		for i, name := range names {
 			value[strings.ToLower(name)] = fields[i].String
 		}
-		size := olap.TableSize{Table: t.Name, Bytes: dataSize(value["datasize"])}
-		size.Rows, _ = strconv.ParseInt(value["rowcount"], 10, 64)
-		if t.Month != event.None {
-			m := rangeBegin.FindStringSubmatch(value["range"])
-			if m == nil {
-				continue // a partition that is no month's was not made by slotline
-			}
-			if size.Month, err = partitioner.ParseMonth(m[1] + m[2]); err != nil {
-				continue
-			}
-		}
-		list = append(list, size)
+		row(value)
 	}
-	return list, rows.Err()
+	return rows.Err()
 }
 
 // dataSize reads "12.345 KB".

@@ -45,6 +45,20 @@ func Ends(ctx context.Context, db *sql.DB, sink string) (map[event.Partition]int
 	return ends, err
 }
 
+// Seed makes the rows of a sink of groups that begins.
+func (s *State) Seed(ctx context.Context, groups [][]event.Partition) error {
+	changes, err := s.Plan(ctx, groups)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if err := c.Apply(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Forget deletes the rows of a sink that is no more.
 func Forget(ctx context.Context, db *sql.DB, sink string, topics []string) error {
 	for _, table := range []string{Table, "slotline_rollup_group"} {

@@ -129,7 +129,7 @@ func (s *Server) load(w http.ResponseWriter, r *http.Request, db, name string) {
 		}
 	}
 	s.next++
-	x := &txn{id: s.next, label: out.Label, state: prepare}
+	x := t.begin(s.next, out.Label)
 	d.txns = append(d.txns, x)
 	columns, planErr := t.plan(h.Get("columns"))
 	s.mu.Unlock()
@@ -232,12 +232,15 @@ func (s *Server) finish(w http.ResponseWriter, t *table, x *txn, columns []int, 
 		out.write(w)
 		return
 	}
+	if t.dropped {
+		x.state = aborted
+		s.mu.Unlock()
+		out.Message = "[ANALYSIS_ERROR]TStatus: errCode = 2, detailMessage = unknown table, tableId=10001"
+		out.write(w)
+		return
+	}
 	out.NumberLoadedRows = len(rows)
 	out.Status, out.Message = "Success", "OK"
-	publish := func() {
-		x.state = visible
-		t.apply(rows)
-	}
 	if fault.PublishTimeout != nil {
 		x.state = committed
 		out.Status, out.Message = "Publish Timeout", "[PUBLISH_TIMEOUT]TStatus: transaction commit successfully, BUT data will be visible later"
@@ -245,10 +248,10 @@ func (s *Server) finish(w http.ResponseWriter, t *table, x *txn, columns []int, 
 			<-fault.PublishTimeout
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			publish()
+			x.publish(rows)
 		}()
 	} else {
-		publish()
+		x.publish(rows)
 	}
 	s.mu.Unlock()
 	switch {

@@ -20,8 +20,14 @@ import (
 // engine is a database in which SELECTs are carried out.
 type engine struct {
 	db     *sql.DB
-	copied map[string]int // of each table, its changes when it was copied
+	copied map[string]copied // by name
 	views  map[string]string
+}
+
+// copied is a table, and its changes as it was copied.
+type copied struct {
+	table   *table
+	changes int
 }
 
 // SelectBy has every SELECT that the server does not know itself, and the SELECT of an INSERT, carried out by a MySQL:
@@ -34,7 +40,7 @@ func (s *Server) SelectBy(open func(database string) *sql.DB) {
 
 var (
 	selects      = regexp.MustCompile(`(?is)^\s*(SELECT|WITH)\s`)
-	insertSelect = regexp.MustCompile("(?s)^INSERT INTO `([^`]+)` WITH LABEL `([^`]+)` \\(([^)]*)\\)\n(SELECT .*)$")
+	insertSelect = regexp.MustCompile("(?s)^INSERT INTO `([^`]+)` (?:TEMPORARY PARTITION \\(`([^`]+)`\\) )?WITH LABEL `([^`]+)` \\(([^)]*)\\)\n(SELECT .*)$")
 	makeJoin     = regexp.MustCompile("(?s)^CREATE VIEW `([^`]+)` AS\n(SELECT [^\n]*)\nFROM `([^`]+)` r JOIN .*$")
 	joinColumn   = regexp.MustCompile("AS `([^`]+)`")
 )
@@ -66,7 +72,7 @@ func (s *Server) selectLocked(name string, d *database, statement string) (resul
 		return result{}, detail("Syntax error: %.200s", statement)
 	}
 	if d.engine == nil {
-		d.engine = &engine{db: s.open(name), copied: map[string]int{}, views: map[string]string{}}
+		d.engine = &engine{db: s.open(name), copied: map[string]copied{}, views: map[string]string{}}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), selectTimeout)
 	defer cancel()
@@ -150,7 +156,7 @@ func textOf(v any, typ string) string {
 
 // copy brings a table of the engine up to date.
 func (e *engine) copy(ctx context.Context, t *table) error {
-	if at, there := e.copied[t.name]; there && at == t.changes {
+	if at, there := e.copied[t.name]; there && at == (copied{t, t.changes}) {
 		return nil
 	}
 	var defs []string
@@ -178,7 +184,7 @@ func (e *engine) copy(ctx context.Context, t *table) error {
 			return err
 		}
 	}
-	e.copied[t.name] = t.changes
+	e.copied[t.name] = copied{t, t.changes}
 	return nil
 }
 
@@ -189,7 +195,7 @@ func (s *Server) insert(db string, m []string) (result, error) {
 	s.mu.Unlock()
 	var fault Fault
 	if ask != nil {
-		fault = ask(Load{Label: m[2], Table: m[1], Try: 1})
+		fault = ask(Load{Label: m[3], Table: m[1], Try: 1})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,21 +204,23 @@ func (s *Server) insert(db string, m []string) (result, error) {
 	switch {
 	case t == nil:
 		return result{}, detail("Unknown table '%s'", m[1])
-	case !labelPattern.MatchString(m[2]):
-		return result{}, detail("Label format error. regex: %s, label: %s", labelPattern, m[2])
+	case !labelPattern.MatchString(m[3]):
+		return result{}, detail("Label format error. regex: %s, label: %s", labelPattern, m[3])
+	case m[2] != "" && t.temporary[m[2]] == nil:
+		return result{}, detail("partition name %s is not exists", m[2])
 	case fault.Fail != "":
 		return result{}, detail("%s", fault.Fail)
 	}
 	for _, x := range d.txns {
-		if x.label == m[2] && x.state != aborted {
-			return result{}, detail("Label [%s] has already been used, relate to txn [%d]", m[2], x.id)
+		if x.label == m[3] && x.state != aborted {
+			return result{}, detail("Label [%s] has already been used, relate to txn [%d]", m[3], x.id)
 		}
 	}
-	columns, err := t.plan(m[3])
+	columns, err := t.plan(m[4])
 	if err != nil {
 		return result{}, detail("%v", err)
 	}
-	selected, err := s.selectLocked(db, d, m[4])
+	selected, err := s.selectLocked(db, d, m[5])
 	if err != nil {
 		return result{}, err
 	}
@@ -236,10 +244,22 @@ func (s *Server) insert(db string, m []string) (result, error) {
 		rows = append(rows, r)
 	}
 	s.next++
-	x := &txn{id: s.next, label: m[2], state: visible}
+	x := t.begin(s.next, m[3])
 	d.txns = append(d.txns, x)
+	if m[2] != "" {
+		into := t.temporary[m[2]]
+		for _, r := range rows {
+			if day := *r[t.partition]; day < into.from || day >= into.to {
+				x.state = aborted
+				return result{}, detail("no partition for this tuple. tuple=%s", day)
+			}
+		}
+		x.state = visible
+		t.merge(into.rows, rows)
+		return result{}, nil
+	}
 	if fault.PublishTimeout == nil {
-		t.apply(rows)
+		x.publish(rows)
 		return result{}, nil
 	}
 	x.state = committed
@@ -247,8 +267,7 @@ func (s *Server) insert(db string, m []string) (result, error) {
 		<-fault.PublishTimeout
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		x.state = visible
-		t.apply(rows)
+		x.publish(rows)
 	}()
 	return result{}, nil
 }

@@ -92,6 +92,8 @@ type txn struct {
 	id    int64
 	label string
 	state txnState
+	table *table         // nil where a test began it
+	begun map[string]int // by month, how often its partition had been replaced
 }
 
 // New starts a server.

@@ -28,7 +28,7 @@ func detail(format string, args ...any) error {
 }
 
 var (
-	createTable = regexp.MustCompile("(?s)^CREATE TABLE IF NOT EXISTS `([^`]+)` \\(\n(.*)\n\\) ENGINE=OLAP\nUNIQUE KEY\\(([^)]*)\\)\nCOMMENT '([^']*)'\n(AUTO PARTITION BY RANGE \\(date_trunc\\(`([^`]+)`, 'month'\\)\\) \\(\\)\n)?DISTRIBUTED BY HASH\\(([^)]*)\\) BUCKETS \\d+\nPROPERTIES \\((.*)\\)$")
+	createTable = regexp.MustCompile("(?s)^CREATE TABLE IF NOT EXISTS `([^`]+)` \\(\n(.*)\n\\) ENGINE=OLAP\nUNIQUE KEY\\(([^)]*)\\)\nCOMMENT '([^']*)'\n(AUTO PARTITION BY RANGE \\(date_trunc\\(`([^`]+)`, 'month'\\)\\) \\(\\)\n)?DISTRIBUTED BY HASH\\(([^)]*)\\) BUCKETS (?:\\d+|AUTO)\nPROPERTIES \\((.*)\\)$")
 	addColumn   = regexp.MustCompile("^ALTER TABLE `([^`]+)` ADD COLUMN (.*)$")
 	makeView    = regexp.MustCompile("(?s)^(CREATE|ALTER) VIEW `([^`]+)` AS\nSELECT (.*)\nFROM `([^`]+)`\nWHERE `([^`]+)` = 0$")
 	dropColumn  = regexp.MustCompile("^ALTER TABLE `([^`]+)` (?:DROP COLUMN|MODIFY COLUMN) (.*)$")
@@ -58,6 +58,9 @@ func (s *Server) run(db, statement string) (result, error) {
 	if m := createTable.FindStringSubmatch(statement); m != nil {
 		s.statement++
 		return result{}, d.createTable(m, statement)
+	}
+	if r, known, err := d.alter(statement); known {
+		return r, err
 	}
 	if m := addColumn.FindStringSubmatch(statement); m != nil {
 		s.statement++
@@ -325,7 +328,7 @@ func (d *database) partitions(name string) (result, error) {
 	for i, month := range slices.Sorted(maps.Keys(rows)) {
 		name, key, bounds := t.name, "", ""
 		if month != "" {
-			name, key = "p"+strings.ReplaceAll(month, "-", "")+"01000000", t.columns[t.partition].name
+			name, key = partitionName(month), t.columns[t.partition].name
 			bounds = fmt.Sprintf("[types: [DATEV2]; keys: [%s-01]; ..types: [DATEV2]; keys: [a month later]; )", month)
 		}
 		r.add(fmt.Sprint(10001+i), name, "NORMAL", key, bounds, fmt.Sprintf("%.3f KB", float64(size[month])/1024), fmt.Sprint(rows[month]))

@@ -22,6 +22,9 @@ type table struct {
 	sequence              int
 	partition             int // column; -1 without
 	rows                  map[string]row
+	temporary             map[string]*temporary
+	replaced              map[string]int // by month: how often its partition was
+	dropped               bool
 	changes               int // of rows or columns, so far
 }
 
@@ -52,7 +55,7 @@ type row []*string
 
 var (
 	typeArgs  = regexp.MustCompile(`^([a-z0-9]+)\((\d+)(?:,(\d+))?\)$`)
-	columnDef = regexp.MustCompile("(?i)^`([^`]+)`\\s+([a-z0-9]+(?:\\([0-9, ]+\\))?)\\s+(NOT NULL|NULL)(?:\\s+DEFAULT\\s+\"([^\"]*)\")?$")
+	columnDef = regexp.MustCompile("(?i)^`([^`]+)`\\s+([a-z0-9]+(?:\\([0-9, ]+\\))?)\\s+(NOT NULL|NULL)(?:\\s+DEFAULT\\s+\"([^\"]*)\")?(?:\\s+COMMENT\\s+'[^']*')?$")
 )
 
 func parseColumn(def string) (column, error) {
@@ -213,10 +216,14 @@ func (c *column) cast(v any) (string, error) {
 // apply makes rows visible: by key, a lower sequence is dropped, an equal one replaces.
 func (t *table) apply(rows []row) {
 	t.changes++
+	t.merge(t.rows, rows)
+}
+
+func (t *table) merge(into map[string]row, rows []row) {
 	for _, r := range rows {
 		key := t.keyOf(r)
-		if old, there := t.rows[key]; !there || t.sequenceOf(r) >= t.sequenceOf(old) {
-			t.rows[key] = r
+		if old, there := into[key]; !there || t.sequenceOf(r) >= t.sequenceOf(old) {
+			into[key] = r
 		}
 	}
 }
