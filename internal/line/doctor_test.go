@@ -2,9 +2,13 @@ package line
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
@@ -80,5 +84,43 @@ func TestTheSameDatabaseByTwoAddressesIsFound(t *testing.T) {
 		if (e == nil) != (want == "") || e != nil && !strings.Contains(e.What, want+" and "+where) {
 			t.Errorf("%s: %v, want %q", where, e, want)
 		}
+	}
+}
+
+// Servers that say nothing are waited for all at once, and each is named.
+func TestDoctorAsksAllServersAtOnce(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	file := fmt.Sprintf(`line: flights
+kafka: { brokers: [%[1]q] }
+outbox: { dsn: "mysql://u:p@%[1]s/flights" }
+shards:
+  s1: { dsn: "mysql://u:p@%[1]s/s1", slots: 0-511 }
+  s2: { dsn: "mysql://u:p@%[1]s/s2", slots: 512-1023 }
+tables:
+  orders: { tenant: carrier, id: id, columns: { carrier: string(2), id: uint64 } }
+sinks: { clickhouse: { dsn: "clickhouse://u:p@%[1]s/flights" }, state: "mysql://u:p@%[1]s/state" }
+`, silent.Addr().String())
+	began := time.Now()
+	c, err := lineOf(t, file).Doctor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 4*checkTimeout { // one after the other takes five of them
+		t.Errorf("it took %v", took)
+	}
+	for i, begins := range []string{"kafka ", "outbox ", "shard s1 ", "shard s2 ", "sinks.state ", "clickhouse "} {
+		if i >= len(c.Servers) || !strings.HasPrefix(c.Servers[i].Where, begins) || !strings.Contains(c.Servers[i].NotAsked, "no answer") || len(c.Servers[i].Findings) != 0 {
+			t.Fatalf("server %d is not %q, or not named: %+v", i, begins, c.Servers)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := lineOf(t, file).Doctor(ctx); fault.CodeOf(err) != "SL9024" {
+		t.Errorf("interrupted: %v", err)
 	}
 }

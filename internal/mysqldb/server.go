@@ -80,14 +80,10 @@ func (s *Server) readVariables(ctx context.Context, conn *sql.Conn) error {
 
 // readGrants reads the account's privileges with those of its active roles. A server that does not show them is no failure.
 func (s *Server) readGrants(ctx context.Context, conn *sql.Conn) error {
-	show := []string{"SHOW GRANTS FOR CURRENT_USER()"}
-	var roles sql.NullString
-	if conn.QueryRowContext(ctx, "SELECT CURRENT_ROLE()").Scan(&roles) == nil && roles.Valid && roles.String != "NONE" && roles.String != "" {
-		if s.MariaDB {
-			show = append(show, "SHOW GRANTS FOR CURRENT_ROLE")
-		} else {
-			show[0] += " USING " + roles.String
-		}
+	show := []string{"SHOW GRANTS FOR CURRENT_USER()"} // in MySQL with those of the active roles
+	var role sql.NullString
+	if s.MariaDB && conn.QueryRowContext(ctx, "SELECT CURRENT_ROLE()").Scan(&role) == nil && role.Valid {
+		show = append(show, "SHOW GRANTS FOR CURRENT_ROLE")
 	}
 	var lines []string
 	for _, query := range show {

@@ -41,3 +41,26 @@ func TestEachThingThatIsWrongWithAClusterIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// Release and backends are read as the frontends show them.
+func TestCheckupReadsWhatTheFrontendsShow(t *testing.T) {
+	s, server := served(t)
+	s.replication = 3
+	for _, c := range []struct {
+		alive []bool
+		want  string
+	}{{[]bool{true}, "there are 1 backends"}, {[]bool{true, false, true}, "backends are down: be2"}, {[]bool{true, true, true}, ""}} {
+		server.Backends(c.alive...)
+		found, err := s.Checkup(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		what := ""
+		for _, f := range found.Findings {
+			what += f.What
+		}
+		if !strings.HasPrefix(what, c.want) || c.want == "" && what != "" || len(found.Unchecked) != 0 || !strings.HasPrefix(found.Where, "doris "+server.FE()+"/flights (2.") {
+			t.Errorf("%v: %+v", c.alive, found)
+		}
+	}
+}

@@ -36,6 +36,14 @@ type Server struct {
 	conns     map[net.Conn]bool // of the MySQL protocol
 	open      func(database string) *sql.DB
 	closed    bool
+	backends  []bool // whether each is alive, as SHOW BACKENDS has it
+}
+
+// Backends says how many SHOW BACKENDS shows, and which are alive. Loads go on.
+func (s *Server) Backends(alive ...bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.backends = alive
 }
 
 // Load is one attempt to load, as a fault is asked about it.
@@ -99,7 +107,7 @@ type txn struct {
 // New starts a server.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{databases: map[string]*database{}, logs: map[string]string{}, conns: map[net.Conn]bool{}}
+	s := &Server{databases: map[string]*database{}, logs: map[string]string{}, conns: map[net.Conn]bool{}, backends: []bool{true}}
 	listen := func() net.Listener {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -156,6 +156,13 @@ func (s *Server) run(db, statement string) (result, error) {
 		r.add("Doris version " + Version)
 		return r, nil
 	}
+	if statement == "SHOW BACKENDS" {
+		r := result{columns: []string{"BackendId", "Host", "HeartbeatPort", "BePort", "HttpPort", "BrpcPort", "LastStartTime", "LastHeartbeat", "Alive", "Version"}}
+		for i, alive := range s.backends {
+			r.add(fmt.Sprint(10001+i), fmt.Sprintf("be%d", i+1), "9050", "9060", "8040", "8060", "2026-11-01 00:00:00", "2026-11-01 00:00:00", fmt.Sprint(alive), Version)
+		}
+		return r, nil
+	}
 	if selects.MatchString(statement) {
 		return s.selectLocked(db, d, statement)
 	}
