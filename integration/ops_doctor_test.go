@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"regexp"
@@ -20,8 +21,23 @@ import (
 	"github.com/slotline/slotline/internal/line"
 )
 
-// doctorIn is what slotline doctor says of a file's servers, with the exit status that it must have for that.
-func doctorIn(t *testing.T, file string) (found line.Checkup) {
+// doctorIn is what slotline doctor says of a file's servers when all but the silent ones have answered: others may need
+// longer than doctor waits, where all CPUs are busy.
+func doctorIn(t *testing.T, file string, silent ...string) line.Checkup {
+	t.Helper()
+	for deadline := harness.Deadline(20 * time.Second); ; {
+		found := doctorOnce(t, file)
+		late := slices.ContainsFunc(found.Servers, func(s *checkup.Server) bool {
+			return s.NotAsked != "" && !slices.ContainsFunc(silent, func(heading string) bool { return strings.HasPrefix(s.Where, heading) })
+		})
+		if !late || time.Now().After(deadline) {
+			return found
+		}
+	}
+}
+
+// doctorOnce runs it, and compares its exit status with what it says.
+func doctorOnce(t *testing.T, file string) (found line.Checkup) {
 	t.Helper()
 	r := harness.Command{Args: []string{"-c", file, "doctor", "-o", "json"}, Name: "doctor"}.Run(t, time.Minute)
 	if err := json.Unmarshal([]byte(r.Stdout), &found); err != nil {
@@ -62,6 +78,17 @@ func signs(s *checkup.Server) string {
 func TestDoctorOnTheTestsServers(t *testing.T) {
 	t.Parallel()
 	w := newLineAt(t, sharedServers(t), harness.Name(t), "")
+	var flush, binlog int // a server that the environment names has its own
+	if err := w.outbox.QueryRow("SELECT @@innodb_flush_log_at_trx_commit, @@sync_binlog").Scan(&flush, &binlog); err != nil {
+		t.Fatal(err)
+	}
+	var lossy []string
+	if binlog != 1 {
+		lossy = append(lossy, fmt.Sprintf("! sync_binlog is %d", binlog))
+	}
+	if flush != 1 {
+		lossy = append(lossy, fmt.Sprintf("! innodb_flush_log_at_trx_commit is %d", flush))
+	}
 	for range 2 { // before and after the first apply
 		c := doctorIn(t, w.file)
 		if len(c.Servers) != 5 {
@@ -70,7 +97,7 @@ func TestDoctorOnTheTestsServers(t *testing.T) {
 		for _, s := range c.Servers {
 			want := ""
 			if !strings.HasPrefix(s.Where, "kafka ") && !strings.HasPrefix(s.Where, "clickhouse ") {
-				want = "! sync_binlog is 0; ! innodb_flush_log_at_trx_commit is 2"
+				want = strings.Join(lossy, "; ")
 			}
 			if got := signs(s); got != want || s.NotAsked != "" || len(s.Unchecked) != 0 {
 				t.Errorf("%s: %q, want %q; %+v", s.Where, got, want, s)
@@ -78,9 +105,11 @@ func TestDoctorOnTheTestsServers(t *testing.T) {
 		}
 		w.run(t, 0, "apply")
 	}
-	if out := w.run(t, 3, "doctor"); !strings.Contains(out, "\n  ok\n") ||
-		!strings.Contains(out, "    do: SET PERSIST sync_binlog = 1\n") || !strings.Contains(out, "Doctor: 0 to mend (x), 6 worth mending (!). Nothing was changed.") {
-		t.Errorf("doctor prints\n%s", out)
+	if len(lossy) == 2 {
+		if out := w.run(t, 3, "doctor"); !strings.Contains(out, "\n  ok\n") || !strings.Contains(out, "    do: SET PERSIST sync_binlog = 1\n") ||
+			!strings.Contains(out, "Doctor: 0 to mend (x), 6 worth mending (!). Nothing was changed.") {
+			t.Errorf("doctor prints\n%s", out)
+		}
 	}
 }
 
@@ -257,12 +286,13 @@ func TestDoctorNamesWhatIsWrongAndWhatMendsIt(t *testing.T) {
 			if text == w.text(t) {
 				t.Fatalf("the file does not name %s", address)
 			}
+			file := w.write(t, text)
 			began := time.Now()
-			c := doctorIn(t, w.write(t, text))
+			doctorOnce(t, file)
 			if took := time.Since(began); took > harness.Patience*8*time.Second { // a statement is waited for for 70 s
 				t.Errorf("it took %v", took)
 			}
-			for _, s := range c.Servers {
+			for _, s := range doctorIn(t, file, heading).Servers {
 				if down := strings.HasPrefix(s.Where, heading); down != strings.Contains(s.NotAsked, "no answer ") || len(s.Findings) != 0 {
 					t.Errorf("%+v", s)
 				}
