@@ -83,6 +83,8 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 	s.user(t, "sinks", "--operation Read --operation DescribeConfigs "+events, "--operation Write --operation DescribeConfigs "+dead,
 		"--operation Read --resource-pattern-type prefixed --group slotline."+s.name+".")
 
+	s.user(t, "replayer", "--operation Read --operation DescribeConfigs "+events, "--operation Read --operation DescribeConfigs "+dead)
+
 	operator := s.as(t, "operator")
 	if r := command(t, operator, "apply"); r.Code != 1 || !strings.Contains(r.Stderr, "[SL2006]") || !strings.Contains(r.Stderr, s.cfg.Dead.Topic) {
 		t.Fatalf("apply without a right: exit status %d\n%s", r.Code, r.Stderr)
@@ -159,6 +161,10 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 	}
 	compare(t, "shards", s.shardFigures(t), want)
 	compare(t, "ClickHouse", s.clickhouseFigures(t), want)
+
+	replay := process(t, s.as(t, "replayer"), "replay", "rebuild", "--shard", "s1", "--yes")
+	replay.WaitOutput(t, "observe ", time.Minute)
+	replay.Stop(t, time.Minute)
 
 	// The other two mechanisms know the same user.
 	for mechanism, password := range map[string]string{"scram-sha-256": s.passwords["support"], "plain": "pw/plain"} {

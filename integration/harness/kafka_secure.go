@@ -138,7 +138,7 @@ func StartSecureKafka(t testing.TB, plain map[string]string) *SecureKafka {
 				"KAFKA_SSL_TRUSTSTORE_TYPE":                  "PEM",
 				"KAFKA_SSL_TRUSTSTORE_LOCATION":              "/tmp/ca.pem",
 				"KAFKA_LISTENER_NAME_MUTUAL_SSL_CLIENT_AUTH": "required",
-				"KAFKA_CONNECTIONS_MAX_REAUTH_MS":            "3000", // a user whose password is changed is out within these
+				"KAFKA_CONNECTIONS_MAX_REAUTH_MS":            "6000", // a user whose password is changed is out within these
 				"KAFKA_AUTHORIZER_CLASS_NAME":                "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 				"KAFKA_SUPER_USERS":                          "User:ANONYMOUS",
 			})
@@ -179,9 +179,32 @@ func (k *SecureKafka) User(t testing.TB, user, password string) {
 			t.Fatalf("user %s: %v", user, err)
 		}
 	}
+	k.settled(t, "user "+user, func(ctx context.Context) (bool, error) {
+		all, err := admin.DescribeUserSCRAMs(ctx, user)
+		return len(all[user].CredInfos) == 2, err
+	})
 }
 
-// Grant gives a user what a line of kafka-acls.sh says, as `slotline apply --grants` prints it.
+// settled waits until the broker, which takes its controller's records by and by, has what was written.
+func (k *SecureKafka) settled(t testing.TB, what string, is func(context.Context) (bool, error)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
+	defer cancel()
+	for {
+		ok, err := is(ctx)
+		if err == nil && ok {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not there after %v: %v", what, stepTimeout, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Grant gives a user what a line of kafka-acls.sh says, as `slotline apply --grants` prints it, and waits until the broker
+// has it.
 func (k *SecureKafka) Grant(t testing.TB, command string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
@@ -209,7 +232,8 @@ func (k *SecureKafka) Grant(t testing.TB, command string) {
 			b.ResourcePatternType(kadm.ACLPatternPrefixed)
 		}
 	}
-	results, err := k.Admin(t).CreateACLs(ctx, b.Operations(operations...))
+	admin := k.Admin(t)
+	results, err := admin.CreateACLs(ctx, b.Operations(operations...))
 	if err != nil || len(results) == 0 {
 		t.Fatalf("%s: %d results, %v", command, len(results), err)
 	}
@@ -218,4 +242,13 @@ func (k *SecureKafka) Grant(t testing.TB, command string) {
 			t.Fatalf("%s: %v", command, r.Err)
 		}
 	}
+	k.settled(t, command, func(ctx context.Context) (bool, error) {
+		filters, err := admin.DescribeACLs(ctx, b)
+		for _, f := range filters {
+			if len(f.Described) == 0 {
+				return false, err
+			}
+		}
+		return len(filters) > 0, err
+	})
 }
