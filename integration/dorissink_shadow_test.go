@@ -112,6 +112,12 @@ func TestP11_DorisLoadInFlightAtTheSwap(t *testing.T) {
 			until(t, "the swap", time.Minute, func() bool {
 				return count(t, w.outbox, "SELECT COUNT(*) FROM slotline_olap_job WHERE stage='swap'") == 0
 			})
+			until(t, "the job sends the row too", time.Minute, func() bool { return len(w.fake.Loads()) > before+1 || !p.Running() })
+			select {
+			case <-p.Done():
+				t.Error("the job ends while what the sink had on its way at the swap is not in the new table")
+			case <-time.After(4 * time.Second): // a job that did not wait for it would be over: it drains for two
+			}
 			close(hold)
 			if r := p.Wait(t, time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, "done ") {
 				t.Errorf("exit status %d\n%s", r.Code, r.Stderr)
