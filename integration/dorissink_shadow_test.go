@@ -52,6 +52,15 @@ func TestP11_DorisMonthIsReplaced(t *testing.T) {
 	}
 	insert(second, 6, 3, "since then", 1)
 	l.wantView("items", "item,name,_ver", "1|harmed|18", "2|not in the log|2", "3|april|2")
+	if l.server.fake != nil { // a copy that goes elsewhere
+		l.server.fake.LoseTemporary(true)
+		if err := s.ReplaceMonth(t.Context(), items, 202603, second); err == nil || !strings.Contains(err.Error(), "SL4413") {
+			t.Errorf("a month is replaced by a copy without rows: %v", err)
+		}
+		l.server.fake.LoseTemporary(false)
+		l.wantView("items", "item,name,_ver", "1|harmed|18", "2|not in the log|2", "3|april|2")
+		l.server.fake.ForgetLabels(l.line)
+	}
 	if err := s.ReplaceMonth(t.Context(), items, 202603, second); err != nil {
 		t.Fatal(err)
 	}

@@ -197,6 +197,9 @@ func (s *Sink) ReplaceMonth(ctx context.Context, t *event.Table, m partitioner.M
 	if err := s.copyMonth(ctx, t, m, from, "TEMPORARY PARTITION ("+ident(from)+") "); err != nil {
 		return err
 	}
+	if err := s.checkCopy(ctx, t, m, from); err != nil {
+		return err
+	}
 	return s.alter(ctx, t.Name, "ALTER TABLE %s REPLACE PARTITION (%s) WITH TEMPORARY PARTITION (%s)", ident(t.Name), ident(parts[at].name), ident(from))
 }
 
@@ -220,6 +223,29 @@ func (s *Sink) copyMonth(ctx context.Context, t *event.Table, m partitioner.Mont
 func copyMonthSQL(t *event.Table, m partitioner.Month, from, partition, label string, names []string) string {
 	return fmt.Sprintf("INSERT INTO %s %sWITH LABEL %s (%s)\nSELECT %s\nFROM %s\nWHERE %s", ident(t.Name), partition, ident(label), identList(names),
 		identList(names), ident(from), ofMonth(t, m))
+}
+
+// checkCopy looks whether a temporary partition has as many rows as it was copied from: an empty one that takes a month's place
+// would take its rows away.
+func (s *Sink) checkCopy(ctx context.Context, t *event.Table, m partitioner.Month, from string) error {
+	var counts []string
+	for _, query := range []string{
+		fmt.Sprintf("SELECT COUNT(*) FROM %s WHERE %s", ident(from), ofMonth(t, m)),
+		fmt.Sprintf("SELECT COUNT(*) FROM %s TEMPORARY PARTITION (%s)", ident(t.Name), ident(from)),
+	} {
+		err := s.each(ctx, s.catalog, query, func(f []sql.RawBytes) error {
+			counts = append(counts, string(f[0]))
+			return nil
+		})
+		if err != nil {
+			return wrap(err, codeQuery, s.where()+", table "+t.Name)
+		}
+	}
+	if len(counts) != 2 || counts[0] != counts[1] {
+		return &fault.Error{Code: codeShadow, Class: fault.Fatal, What: fmt.Sprintf("%s: table %s, month %s: rows of the new table and of its copy %v", s.where(), t.Name, m, counts),
+			Why: "a copy that lacks rows must not take the month's place; nothing was replaced", Do: "again; if it comes back, rebuild the whole table"}
+	}
+	return nil
 }
 
 // MonthsOf are the months that any of some tables holds, whatever their names; NoMonth for tables without months.

@@ -24,6 +24,7 @@ var (
 	replaceTable  = regexp.MustCompile("^ALTER TABLE `([^`]+)` REPLACE WITH TABLE `([^`]+)` PROPERTIES \\('swap' = 'true'\\)$")
 	dropTable     = regexp.MustCompile("^DROP TABLE IF EXISTS `([^`]+)`$")
 	showTemporary = regexp.MustCompile("^SHOW TEMPORARY PARTITIONS FROM `([^`]+)`$")
+	countTemp     = regexp.MustCompile("^SELECT COUNT\\(\\*\\) FROM `([^`]+)` TEMPORARY PARTITION \\(`([^`]+)`\\)$")
 	addTemporary  = regexp.MustCompile("^ALTER TABLE `([^`]+)` ADD TEMPORARY PARTITION `([^`]+)` VALUES \\[\\(\"([0-9-]{10})\"\\), \\(\"([0-9-]{10})\"\\)\\)$")
 	dropTemporary = regexp.MustCompile("^ALTER TABLE `([^`]+)` DROP TEMPORARY PARTITION `([^`]+)`$")
 	replacePart   = regexp.MustCompile("^ALTER TABLE `([^`]+)` REPLACE PARTITION \\(`([^`]+)`\\) WITH TEMPORARY PARTITION \\(`([^`]+)`\\)$")
@@ -70,6 +71,14 @@ func (d *database) alter(statement string) (r result, known bool, err error) {
 			for i, name := range slices.Sorted(maps.Keys(t.temporary)) {
 				r.add(fmt.Sprint(20001+i), name)
 			}
+			return r, nil
+		}},
+		{countTemp, func(t *table, m []string) (result, error) {
+			if t.temporary[m[2]] == nil {
+				return r, detail("partition not found, name: %s", m[2])
+			}
+			r.columns = []string{"count(*)"}
+			r.add(fmt.Sprint(len(t.temporary[m[2]].rows)))
 			return r, nil
 		}},
 		{addTemporary, func(t *table, m []string) (result, error) {

@@ -255,7 +255,9 @@ func (s *Server) insert(db string, m []string) (result, error) {
 			}
 		}
 		x.state = visible
-		t.merge(into.rows, rows)
+		if !s.lose {
+			t.merge(into.rows, rows)
+		}
 		return result{}, nil
 	}
 	if fault.PublishTimeout == nil {

@@ -35,6 +35,7 @@ type Server struct {
 	statement int               // statements that define something
 	conns     map[net.Conn]bool // of the MySQL protocol
 	open      func(database string) *sql.DB
+	lose      bool // what goes into temporary partitions
 	closed    bool
 	backends  []bool // whether each is alive, as SHOW BACKENDS has it
 }
@@ -177,6 +178,13 @@ func (s *Server) faultOf(r *http.Request, table string, count bool) Fault {
 		return Fault{}
 	}
 	return fault(l)
+}
+
+// LoseTemporary has rows that are inserted into temporary partitions be lost, in silence.
+func (s *Server) LoseTemporary(lose bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = lose
 }
 
 // Loads are the attempts so far, in order: those that reached the backend.
