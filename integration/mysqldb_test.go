@@ -30,15 +30,22 @@ func openPool(t *testing.T, url string, o mysqldb.Options) *sql.DB {
 	return db
 }
 
-const sessionQuery = "SELECT CONCAT_WS(' ', @@transaction_isolation, @@autocommit, @@sql_mode, @@time_zone, @@wait_timeout, @@character_set_client, @@character_set_connection, @@character_set_results)"
+const sessionQuery = "SELECT CONCAT_WS(' ', @@transaction_isolation, @@autocommit, @@sql_mode, @@time_zone, @@wait_timeout, @@character_set_client, @@character_set_connection, @@character_set_results, @@transaction_read_only, @@completion_type, @@sql_safe_updates, @@sql_select_limit)"
 
 // Every connection of a pool has the session's rules, also one that the pool made in place of a killed one, whatever
 // the server's own defaults.
 func TestMySQLSessionsAreAlike(t *testing.T) {
 	server := harness.PrivateMySQL(t, "--transaction-isolation=SERIALIZABLE", "--autocommit=0", "--sql-mode=ANSI_QUOTES",
 		"--default-time-zone=+05:00", "--wait-timeout=28800", "--character-set-server=latin1")
-	db := openPool(t, server.URL(server.NewDatabase(t, harness.Name(t))), mysqldb.Options{MaxConns: 6})
-	const want = "READ-COMMITTED 1 STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION +00:00 60 utf8mb4 utf8mb4 utf8mb4"
+	database := server.NewDatabase(t, harness.Name(t))
+	admin := server.Open(t, "")
+	for _, v := range []string{"completion_type = CHAIN", "sql_safe_updates = ON", "sql_select_limit = 7", "transaction_read_only = ON"} {
+		if _, err := admin.Exec("SET GLOBAL " + v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db := openPool(t, server.URL(database), mysqldb.Options{MaxConns: 6})
+	const want = "READ-COMMITTED 1 STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION +00:00 60 utf8mb4 utf8mb4 utf8mb4 0 NO_CHAIN 0 9223372036854775807"
 	for round := range 2 {
 		var held sync.WaitGroup
 		held.Add(6)
@@ -88,7 +95,6 @@ func TestMySQLSessionsAreAlike(t *testing.T) {
 	}
 
 	// A server that became a replica is an outage (P7): nothing of it is data.
-	admin := server.Open(t, "")
 	if _, err := admin.Exec("SET GLOBAL super_read_only = ON"); err != nil {
 		t.Fatal(err)
 	}

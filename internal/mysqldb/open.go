@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -49,13 +50,14 @@ const (
 // would change what statements mean, are off.
 const sqlMode = "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
-// sessionSQL sets a session up. The isolation level is a statement of its own because MariaDB before 11.1 has no
-// variable transaction_isolation and MySQL has no tx_isolation.
+// sessionSQL sets a session up, whatever the server's defaults: what statements mean does not depend on them. The isolation
+// level is a statement of its own because MariaDB before 11.1 has no variable transaction_isolation and MySQL has no
+// tx_isolation.
 var sessionSQL = []string{
 	"SET NAMES utf8mb4",
-	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-	fmt.Sprintf("SET SESSION autocommit = 1, sql_mode = '%s', time_zone = '+00:00', wait_timeout = %d",
-		sqlMode, int(sessionWaitTimeout/time.Second)),
+	"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+	fmt.Sprintf("SET SESSION autocommit = 1, completion_type = 0, sql_safe_updates = 0, sql_select_limit = %d, sql_mode = '%s', time_zone = '+00:00', wait_timeout = %d",
+		math.MaxInt64, sqlMode, int(sessionWaitTimeout/time.Second)),
 }
 
 // Open returns a pool for a mysql:// DSN. It does no I/O: what is wrong with the server shows at the first use.
