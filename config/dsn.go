@@ -334,9 +334,13 @@ func (d DSN) expand(template string) (string, error) {
 		} else {
 			var set bool
 			if value, set = os.LookupEnv(name); !set {
+				do := "set " + name + " in the environment of this process"
+				if !strings.HasPrefix(d.key, "kafka.sasl.") && !strings.HasPrefix(d.key, "archive.") { // which refuse an empty one
+					do += "; set it to nothing if there is no password"
+				}
 				return "", &fault.Error{Code: codeVariable, Class: fault.Usage,
 					What: fmt.Sprintf("%s: %s needs the environment variable %s, which is not set", d.where, d.key, name),
-					Do:   "set " + name + " in the environment of this process; set it to nothing if there is no password"}
+					Do:   do}
 			}
 		}
 		b.WriteString(value)

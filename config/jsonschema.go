@@ -21,8 +21,19 @@ func JSONSchema() []byte {
 
 type schema = map[string]any
 
+// schemaPatterns are of values in which people err most, by their keys.
+var schemaPatterns = map[string]string{
+	"line": `^[a-z][a-z0-9_-]{0,31}$`,
+	"tables.<table>.columns.<column>": `^ *(bool|int32|int64|uint64|float64|text|date|datetime|json|(string|bytes)\( *[0-9]+ *\)|` +
+		`decimal\( *[0-9]+ *, *[0-9]+ *\))\?? *$`,
+	"rollups.<rollup>.measures.<measure>": `^ *(count|(sum|min|max|avg|distinct)\(.+\)) *$`,
+}
+
 func (n *keyNode) schema() schema {
 	s := n.form()
+	if pattern := schemaPatterns[n.path]; pattern != "" {
+		s = schema{"type": "string", "pattern": pattern}
+	}
 	if n.meaning != "" {
 		s["description"] = n.description()
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +81,10 @@ func TestJSONSchemaRefuses(t *testing.T) {
 		{"outbox: {", "outbox: { event_bytes_max: 900,", "/outbox/event_bytes_max"},
 		{"outbox: {", "outbox: { transactional: maybe,", "/outbox/transactional"},
 		{"line: flights", "lin: flights", ""},
+		{"line: flights", "line: Flights", "/line"},
+		{"carrier: string(2)", "carrier: varchar(2)", "/tables/orders/columns/carrier"},
+		{"carrier: string(2)", "carrier: string", "/tables/orders/columns/carrier"},
+		{"order_id: uint64", "order_id: int23", "/tables/orders/columns/order_id"},
 		{"id: order_id", "id: [order_id]", "/tables/orders/id"},
 		{"replication: 1", "partitions: many", "/kafka/partitions"},
 		{"columns: {", "indexes: [carrier]\n    columns: {", "/tables/orders/indexes/0"},
@@ -103,6 +108,11 @@ func TestJSONSchemaRefuses(t *testing.T) {
 
 // What Load takes the schema takes, too: parse, which reads the good files of all tests, holds each against it.
 func TestJSONSchemaNamesEveryKey(t *testing.T) {
+	for path := range schemaPatterns {
+		if !slices.ContainsFunc(keys, func(k keySpec) bool { return k.path == path }) {
+			t.Errorf("a pattern is of %s, which is no key", path)
+		}
+	}
 	for _, k := range keys {
 		n := keyTree
 		for part := range strings.SplitSeq(k.path, ".") {

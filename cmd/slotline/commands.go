@@ -138,7 +138,7 @@ func initCommand(o *options) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&example, "example", false, "write the full form, for the flights example")
+	cmd.Flags().BoolVar(&example, "example", false, "write the full form: every key, with a table of flights")
 	return cmd
 }
 

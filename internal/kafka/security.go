@@ -170,7 +170,7 @@ func handshake(err error) (what, why, do string) {
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return "the broker's certificate was signed by an authority that is not trusted", "",
-			"write kafka.tls.ca: the PEM file of the authority that signed it"
+			"kafka.tls.ca has to name the PEM file of the authority that signed it; without it those that the system trusts count"
 	}
 	if invalid, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "the broker's certificate: " + strings.TrimPrefix(invalid.Err.Error(), "x509: "), "",
@@ -179,6 +179,10 @@ func handshake(err error) (what, why, do string) {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		what, do = alert(op)
 		return what, "", do
+	}
+	if errors.Is(err, errNoHandshake) {
+		return "the broker takes the connection and says nothing: " + err.Error(), "it is paused or overloaded, or the port is one without TLS",
+			"see whether the broker is at work, and its log; only if its listener is without TLS, take kafka.tls out, or name the port that speaks it in " + names
 	}
 	how := err.Error()
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {

@@ -210,8 +210,8 @@ func TestWhatDoesNotGoTogetherIsSaid(t *testing.T) {
 		{"an unknown mechanism", asLine, "SL2014", shake(kerr.UnsupportedSaslMechanism.Code), []string{"does not take the mechanism", "sasl.enabled.mechanisms"}},
 		{"a login at a port without", asLine, "SL2014", shake(kerr.IllegalSaslState.Code), []string{"takes no login", "take kafka.sasl out"}},
 		{"no login", "", "SL2001", withLogin, []string{"closed the connection at the first request", "it wants a login: write kafka.sasl"}},
-		{"another authority", "tls: { ca: " + otherCA + " }", "SL2015", overTLS, []string{"TLS with ", "authority that is not trusted", "write kafka.tls.ca"}},
-		{"the system's authorities", "tls: {}", "SL2015", overTLS, []string{"authority that is not trusted", "write kafka.tls.ca"}},
+		{"another authority", "tls: { ca: " + otherCA + " }", "SL2015", overTLS, []string{"TLS with ", "authority that is not trusted", "kafka.tls.ca has to name"}},
+		{"the system's authorities", "tls: {}", "SL2015", overTLS, []string{"authority that is not trusted", "kafka.tls.ca has to name"}},
 		{"another name", "tls: { ca: " + ca + ", server_name: kafka.internal }", "SL2015", overTLS, []string{"certificate is", "kafka.internal", "kafka.tls.server_name"}},
 		{"an expired certificate", "tls: { ca: " + expiredCA + " }", "SL2015",
 			cluster(kfake.TLS(&tls.Config{Certificates: []tls.Certificate{expired}})), []string{"certificate has expired", "the clock of this machine"}},
@@ -259,7 +259,8 @@ func TestWhatDoesNotGoTogetherIsSaid(t *testing.T) {
 		began := time.Now()
 		_, err = dialTLS(&tls.Config{}, 50*time.Millisecond)(t.Context(), "tcp", mute)
 		err = Wrap(err, nil, "contact Kafka")
-		if fault.CodeOf(err) != "SL2015" || !strings.Contains(err.Error(), mute+": the broker does not answer as TLS does: no answer within 50ms") {
+		if fault.CodeOf(err) != "SL2015" || !strings.Contains(err.Error(), mute+": the broker takes the connection and says nothing: no answer within 50ms") ||
+			!strings.Contains(err.Error(), "do: see whether the broker is at work") {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 		if dialTimeout > 8*time.Second {
