@@ -18,7 +18,8 @@ type clientLog struct {
 	brokers []string
 
 	mu                  sync.Mutex
-	first, latest, said time.Time // of refusals in a row, and of the warning of them
+	first, latest, said time.Time            // of refusals in a row, and of the warning of them
+	errors              map[string]time.Time // when a sentence of the library's was last passed on as more than a detail
 }
 
 const (
@@ -54,10 +55,24 @@ func (l *clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 		}
 	}
 	to := slog.LevelDebug
-	if level == kgo.LogLevelError {
+	if level == kgo.LogLevelError && l.fresh(msg, time.Now()) { // it tries again and again, and says so each time
 		to = slog.LevelInfo
 	}
 	l.log.Log(context.Background(), to, "kafka client: "+msg, keyvals...)
+}
+
+// fresh says whether a sentence was not passed on for a while. There are as many as the library's source has.
+func (l *clientLog) fresh(msg string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, said := l.errors[msg]; said && now.Sub(last) < refusedAgain {
+		return false
+	}
+	if l.errors == nil {
+		l.errors = map[string]time.Time{}
+	}
+	l.errors[msg] = now
+	return true
 }
 
 // tell notes a refusal, and says whether to warn of it.
