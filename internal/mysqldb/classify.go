@@ -3,6 +3,7 @@ package mysqldb
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -70,6 +71,8 @@ func Wrap(err error, code, where string) error {
 		if _, ok := errors.AsType[*net.DNSError](err); ok {
 			e.Why, e.Do = "the host's name cannot be looked up", "correct the host in the DSN, or mend the name service"
 		}
+	} else if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		e.Do = "let the server have a certificate for this name, of an authority that this machine trusts (SSL_CERT_FILE names others), or write tls=skip-verify in the dsn"
 	} else {
 		for _, g := range goErrors {
 			if errors.Is(err, g.err) {

@@ -2,6 +2,8 @@ package mysqldb
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -118,6 +120,7 @@ func TestWrap(t *testing.T) {
 		"do: start the server, or correct host and port": &net.OpError{Op: "dial", Err: errors.New("connection refused")},
 		"do: correct the host in the DSN":                &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host"}},
 		"the time for it ran out":                        context.DeadlineExceeded,
+		"do: let the server have a certificate":          &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}},
 	} {
 		if err := Wrap(cause, "SL3101", "shard s1"); !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)

@@ -98,7 +98,7 @@ var numbers = map[uint16]number{
 
 	// Fatal: retrying cannot help and skipping would lose rows. The partition halts; the others go on.
 	1034: {"ER_NOT_KEYFILE", fault.Fatal, "an index file is damaged", "restore the table: CHECK TABLE, then rebuild it"},
-	1044: {"ER_DBACCESS_DENIED_ERROR", fault.Fatal, "the user may not use this database", "grant it what slotline apply --grants prints"},
+	1044: {"ER_DBACCESS_DENIED_ERROR", fault.Fatal, "the user may not use this database, or there is none of that name", "correct the name in the dsn, or grant the user what slotline apply --grants prints"},
 	1045: {"ER_ACCESS_DENIED_ERROR", fault.Fatal, "the server refuses user or password", "check the user and the password's variable in the dsn"},
 	1046: {"ER_NO_DB_ERROR", fault.Fatal, "no database is chosen", ""},
 	1049: {"ER_BAD_DB_ERROR", fault.Fatal, "the database does not exist", "create it, or correct the dsn; slotline makes no databases"},
