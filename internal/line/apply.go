@@ -226,7 +226,10 @@ type knownDatabase struct{ where, identity string }
 func (d *databases) identify(ctx context.Context, db *sql.DB, where string) error {
 	var server, database string
 	err := db.QueryRowContext(ctx, "SELECT @@server_uuid, DATABASE()").Scan(&server, &database)
-	if mysqldb.Number(err) == 1193 { // MariaDB has none
+	if mysqldb.Number(err) == 1193 { // MariaDB has another, since 10.6.19 and 10.11.9; two hosts may have one name
+		err = db.QueryRowContext(ctx, "SELECT @@server_uid, DATABASE()").Scan(&server, &database)
+	}
+	if mysqldb.Number(err) == 1193 {
 		err = db.QueryRowContext(ctx, "SELECT CONCAT(@@hostname, ' ', @@port, ' ', @@datadir), DATABASE()").Scan(&server, &database)
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package mysqldb
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -126,7 +127,7 @@ func (s *Server) statementTime() checkup.Finding {
 	if s.MariaDB {
 		name, unit = "max_statement_time", "s"
 	}
-	if n, ok := s.number(name); !ok || n == 0 {
+	if v, err := strconv.ParseFloat(s.variables[name], 64); err != nil || v == 0 {
 		return checkup.Finding{}
 	}
 	return checkup.Finding{Sign: checkup.Hurts, What: fmt.Sprintf("%s is %s %s", name, s.variables[name], unit),
@@ -234,21 +235,32 @@ func (s *Server) privileges(n Needs) (list []checkup.Finding) {
 		return nil
 	}
 	for _, p := range n.Privileges {
-		missing := s.Grants.Missing(p.Names, p.Database, p.Table)
-		if len(missing) == 0 {
-			continue
+		// What is lacking is granted on the name that the account has: a further one would take its place.
+		names := []string{p.Database}
+		if have := s.Grants.on(p.Database); p.Table == "*" && len(have) > 0 {
+			names = have
 		}
-		name := func(n string) string {
-			if n == "*" {
-				return n
+		for _, name := range names {
+			missing := strings.Join(s.Grants.by(name, p.Database).Missing(p.Names, p.Database, p.Table), ", ")
+			if missing == "" {
+				continue
 			}
-			return Ident(n)
+			f := checkup.Finding{Sign: p.Sign, What: fmt.Sprintf("%s lacks %s on %s.%s", s.Account, missing, p.Database, p.Table), Why: p.Why,
+				Do: fmt.Sprintf("GRANT %s ON %s.%s TO %s", missing, identOrAll(name), identOrAll(p.Table), s.Account)}
+			if len(names) > 1 {
+				f.What += ", should the server go by its grant on " + Ident(name)
+			}
+			list = append(list, f)
 		}
-		names, on := strings.Join(missing, ", "), p.Database+"."+p.Table
-		list = append(list, checkup.Finding{Sign: p.Sign, What: fmt.Sprintf("%s lacks %s on %s", s.Account, names, on), Why: p.Why,
-			Do: fmt.Sprintf("GRANT %s ON %s.%s TO %s", names, name(p.Database), name(p.Table), s.Account)})
 	}
 	return list
+}
+
+func identOrAll(name string) string {
+	if name == "*" {
+		return name
+	}
+	return Ident(name)
 }
 
 // Checkup judges the server for who needs that.

@@ -13,6 +13,7 @@ type grant struct {
 	database   string   // a pattern as GRANT takes it; "*" for all
 	table      string   // "*" for all
 	revoked    bool     // a partial revoke
+	literal    bool     // the database is a name, not a pattern: partial_revokes is on
 }
 
 // ParseGrants reads what SHOW GRANTS says. Grants of roles, of routines and of single columns are left out.
@@ -105,7 +106,7 @@ func (list Grants) Missing(privileges []string, database, table string) (missing
 				}
 				continue
 			}
-			has = has || (g.database == "*" || database != "*" && matches(g.database, database)) && (g.table == "*" || g.table == table)
+			has = has || (g.database == "*" || database != "*" && g.of(database)) && (g.table == "*" || g.table == table)
 		}
 		if !has {
 			missing = append(missing, p)
@@ -114,11 +115,31 @@ func (list Grants) Missing(privileges []string, database, table string) (missing
 	return missing
 }
 
+// of says whether a grant on databases is on this one.
+func (g *grant) of(database string) bool {
+	return strings.EqualFold(g.database, database) || !g.literal && matches(g.database, database)
+}
+
+// on are the names, most of them patterns, by which whole databases are granted, of those that are this one. A server goes
+// by one of them alone: what is granted on a further name may take away what these give.
+func (list Grants) on(database string) (names []string) {
+	for _, g := range list {
+		if g.database != "*" && g.table == "*" && !g.revoked && g.of(database) && !slices.Contains(names, g.database) {
+			names = append(names, g.database)
+		}
+	}
+	return names
+}
+
+// by is the grants where the server goes by that one of the names on a database.
+func (list Grants) by(name, database string) Grants {
+	return slices.DeleteFunc(slices.Clone(list), func(g grant) bool {
+		return g.database != "*" && g.table == "*" && !g.revoked && g.database != name && g.of(database)
+	})
+}
+
 // matches says whether a database is one of a pattern: % and _ stand for others unless a backslash is before them.
 func matches(pattern, name string) bool {
-	if strings.EqualFold(pattern, name) {
-		return true // also where partial_revokes takes patterns by the letter
-	}
 	for i := 0; i < len(pattern); i++ {
 		switch c := pattern[i]; {
 		case c == '%':

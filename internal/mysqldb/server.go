@@ -26,7 +26,7 @@ type Server struct {
 // serverVariables are the global variables that slotline looks at.
 var serverVariables = []string{"auto_increment_increment", "binlog_format", "disabled_storage_engines", "innodb_flush_log_at_trx_commit",
 	"innodb_lock_wait_timeout", "local_infile", "log_bin", "max_allowed_packet", "max_connections", "max_execution_time", "max_heap_table_size",
-	"max_statement_time", "max_user_connections", "read_only", "sql_mode", "sql_require_primary_key", "sync_binlog"}
+	"max_statement_time", "max_user_connections", "read_only", "sql_mode", "sql_require_primary_key", "partial_revokes", "sync_binlog"}
 
 // ReadServer asks for all that Findings judges.
 func ReadServer(ctx context.Context, db *sql.DB) (*Server, error) {
@@ -98,6 +98,9 @@ func (s *Server) readGrants(ctx context.Context, conn *sql.Conn) error {
 		lines = append(lines, more...)
 	}
 	s.Grants = ParseGrants(lines)
+	for i := range s.Grants {
+		s.Grants[i].literal = s.is("partial_revokes", true)
+	}
 	if len(s.Grants) == 0 {
 		s.GrantsUnread = "SHOW GRANTS shows none"
 	}

@@ -166,6 +166,14 @@ func TestEachThingThatIsWrongIsNamed(t *testing.T) {
 		{"clock", func(s *Server) { s.Ahead = -9 * time.Second }, "!", "!", "9s behind", "leases are not", "NTP"},
 		{"clock far off", func(s *Server) { s.Ahead = 2 * time.Minute }, "x", "!", "2m0s ahead", "", "NTP"},
 		{"privilege", func(s *Server) { s.Grants = ParseGrants([]string{"GRANT SELECT ON `db`.* TO `slotline`@`%`"}) }, "x", "x", "lacks INSERT on db.*", "", "GRANT INSERT ON `db`.* TO 'slotline'@'%'"},
+		{"privilege by a pattern", func(s *Server) { s.Grants = ParseGrants([]string{"GRANT SELECT ON `d%`.* TO `slotline`@`%`"}) }, "x", "x", "lacks INSERT on db.*", "", "GRANT INSERT ON `d%`.* TO 'slotline'@'%'"},
+		{"privilege by two patterns", func(s *Server) {
+			s.Grants = ParseGrants([]string{"GRANT SELECT, INSERT ON `d%`.* TO `slotline`@`%`", "GRANT SELECT ON `db`.* TO `slotline`@`%`"})
+		}, "x", "x", "lacks INSERT on db.*, should the server go by its grant on `db`", "", "GRANT INSERT ON `db`.* TO 'slotline'@'%'"},
+		{"a pattern taken by the letter", func(s *Server) {
+			s.Grants = ParseGrants([]string{"GRANT SELECT, INSERT ON `d_`.* TO `slotline`@`%`", "GRANT SELECT ON `db`.* TO `slotline`@`%`"})
+			s.Grants[0].literal, s.Grants[1].literal = true, true
+		}, "x", "x", "lacks INSERT on db.*", "", "GRANT INSERT ON `db`.* TO 'slotline'@'%'"},
 	} {
 		for name, n := range map[string]Needs{"outbox": ofAnOutbox, "shard": ofAShard} {
 			s := healthy()
@@ -190,6 +198,16 @@ func TestEachThingThatIsWrongIsNamed(t *testing.T) {
 				t.Errorf("%s, %s: %+v", c.name, name, f)
 			}
 		}
+	}
+}
+
+func TestHalfASecondIsATimeToo(t *testing.T) {
+	s := &Server{MariaDB: true, variables: map[string]string{"max_statement_time": "0.500000"}}
+	if f := s.statementTime(); !strings.Contains(f.What, "max_statement_time is 0.500000 s") {
+		t.Errorf("%+v", f)
+	}
+	if s.variables["max_statement_time"] = "0.000000"; s.statementTime().What != "" {
+		t.Error("no bound is found to be one")
 	}
 }
 
