@@ -81,7 +81,7 @@ func (n *keyNode) form() schema {
 		return anyOf(schema{"type": "integer", "minimum": n.min, "maximum": n.max},
 			schema{"type": "string", "pattern": `^(0|[1-9][0-9]*(_[0-9]+)*)$`})
 	case size:
-		return schema{"type": "string", "pattern": `^(0|[1-9][0-9]*(_[0-9]+)*) *(KiB|MiB|GiB)$`}
+		return schema{"type": "string", "pattern": `^(0|[1-9][0-9]*(_[0-9]+)*) *(KiB|MiB|GiB) *$`}
 	case span:
 		return schema{"type": "string", "pattern": `^([0-9_]+d)?([0-9.]+(ns|us|µs|μs|ms|s|m|h))*$`}
 	case choice:

@@ -100,7 +100,7 @@ func readDuration(text string) (d time.Duration, wrong, write string) {
 		return 0, "has no unit", text + "s"
 	}
 	part, err := time.ParseDuration(rest)
-	if err != nil || part < 0 || strings.HasPrefix(rest, "+") {
+	if err != nil || part < 0 || rest == "0" || strings.HasPrefix(rest, "+") || strings.HasPrefix(rest, "-") {
 		return 0, "is not a duration: write it as 20ms, 10s, 5m, 1h30m or 90d", ""
 	}
 	if d+part < d {

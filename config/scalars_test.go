@@ -33,7 +33,7 @@ func TestReadScalars(t *testing.T) {
 		{&counts, "9223372036854775808", ""}, {&counts, "١", ""},
 		{&sizes, "4194304", "4MiB"}, {&sizes, "1000", "1KiB"}, {&sizes, "4MB", "4MiB"}, {&sizes, "4mib", "4MiB"}, {&sizes, "4M", "4MiB"}, {&sizes, "4k", "4KiB"},
 		{&sizes, "4TiB", ""}, {&sizes, "MiB", ""}, {&sizes, "-4MiB", ""}, {&sizes, "1.5MiB", ""}, {&sizes, "9223372036854775807GiB", ""}, {&sizes, "", ""},
-		{&spans, "20", "20s"}, {&spans, "0", "0s"}, {&spans, "-1s", ""}, {&spans, "+1s", ""}, {&spans, "1 d", ""}, {&spans, "d", ""},
+		{&spans, "20", "20s"}, {&spans, "0", "0s"}, {&spans, "-1s", ""}, {&spans, "+1s", ""}, {&spans, "1d0", ""}, {&spans, "1d-0s", ""}, {&spans, "1 d", ""}, {&spans, "d", ""},
 		{&spans, "1d1d", ""}, {&spans, "999999999d", ""}, {&spans, "1w", ""}, {&spans, "1.5d", ""}, {&spans, "100000d2562047h", ""}, {&spans, "", ""},
 	} {
 		if n, wrong, write := c.spec.read(c.text); wrong == "" || write != c.write {

@@ -26,7 +26,7 @@ func genGoCommand(o *options) *cobra.Command {
 		Use: "go TABLE", Args: cobra.ExactArgs(1), Short: "Print a Go struct of a table, with the tags that producer.Register reads",
 		Example: "  slotline gen go flights --package events > events/flights.go",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if !token.IsIdentifier(pkg) {
+			if !token.IsIdentifier(pkg) || pkg == "_" {
 				return usageError{fmt.Errorf("--package %.40q is no name of a Go package", pkg)}
 			}
 			cfg, err := config.Load(o.file)

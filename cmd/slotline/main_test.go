@@ -128,6 +128,7 @@ func TestExitStatusOfWrongUse(t *testing.T) {
 		{[]string{"route", "UA", "-c", file + ".none"}, "SL1001"},
 		{[]string{"gen", "go", "flights"}, `has no table flights; it has orders`},
 		{[]string{"gen", "go", "orders", "--package", "my-events"}, "--package"},
+		{[]string{"gen", "go", "orders", "--package", "_"}, "--package"},
 		{[]string{"gen", "rust", "orders"}, "rust"},
 	} {
 		args := c.args
