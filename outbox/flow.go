@@ -123,6 +123,7 @@ type saveState struct {
 	flights int
 	state   readerState
 	offsets map[int]int64
+	moved   map[int]int64             // those of offsets that this save's flights move
 	parked  map[int]map[uint64]string // by partition: buckets that changed
 	dead    []deadLetter
 }
@@ -379,7 +380,7 @@ func (f *flow) save() *saveState {
 	if f.sending != nil {
 		return nil
 	}
-	s := &saveState{state: f.base.state, offsets: maps.Clone(f.base.offsets), parked: map[int]map[uint64]string{}}
+	s := &saveState{state: f.base.state, offsets: maps.Clone(f.base.offsets), moved: map[int]int64{}, parked: map[int]map[uint64]string{}}
 	s.state.cold = nil
 	for _, fl := range f.flights {
 		if fl.left > 0 {
@@ -401,13 +402,14 @@ func (f *flow) save() *saveState {
 			}
 		}
 		for p, next := range fl.next {
-			s.offsets[p] = max(s.offsets[p], next)
+			s.moved[p] = max(s.moved[p], s.offsets[p], next)
 		}
 		s.dead = append(s.dead, fl.dead...)
 	}
 	if f.unmatched(f.flights[s.flights:]) {
-		s.offsets = maps.Clone(f.base.offsets)
+		clear(s.moved)
 	}
+	maps.Copy(s.offsets, s.moved)
 	if s.flights == 0 && !f.forced {
 		return nil
 	}
@@ -450,7 +452,7 @@ func (f *flow) saved(ok bool) {
 		}
 	}
 	f.flights = slices.Delete(f.flights, 0, s.flights)
-	for p, next := range s.offsets { // ends may have moved an offset meanwhile
+	for p, next := range s.moved { // ends may have moved an offset meanwhile
 		f.base.offsets[p] = max(f.base.offsets[p], next)
 	}
 	f.base.state = s.state
@@ -479,7 +481,8 @@ func (f *flow) quiet() map[int]uint64 {
 }
 
 // moveEnds takes the partitions' ends, asked for after quiet: where nothing was sent since, a take-over need not scan
-// what lies below them.
+// what lies below them. An end below the offset is that of a topic that was made anew: what was recorded of the one before
+// would hide this one's records from a take-over.
 func (f *flow) moveEnds(marks map[int]uint64, ends map[event.Partition]int64) {
 	if f.unmatched(f.flights) {
 		return
@@ -488,7 +491,7 @@ func (f *flow) moveEnds(marks map[int]uint64, ends map[event.Partition]int64) {
 		if f.parts[i].sent != sent {
 			continue
 		}
-		if end, ok := ends[f.names[i]]; ok && end > f.base.offsets[i] {
+		if end, ok := ends[f.names[i]]; ok && end != f.base.offsets[i] {
 			f.base.offsets[i] = end
 			f.forced = true
 		}

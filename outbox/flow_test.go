@@ -113,3 +113,31 @@ func TestP10_FlowIsFullAtEachBound(t *testing.T) {
 		}
 	}
 }
+
+// A partition that ends before the recorded offset is of a topic that was made anew: the offset of the one before goes,
+// also when a save was under way, and what is published then counts from there.
+func TestP1_OffsetsOfATopicThatWasMadeAnewGo(t *testing.T) {
+	part, other := event.Partition{Topic: "t.events"}, event.Partition{Topic: "t.events", Number: 1}
+	now := time.Unix(1e9, 0)
+	f := testFlow(nil, part, other)
+	publish := func(id uint64, part int, offset int64) {
+		it := &item{id: id, eventID: eventID(int(id)), part: part, bytes: 1}
+		f.accept([]*item{it}, readerState{cursor: id}, now)
+		f.answered(it, offset, nil, now)
+	}
+	store := func(when string, want map[int]int64) {
+		t.Helper()
+		if s := f.save(); s == nil || !maps.Equal(s.offsets, want) {
+			t.Fatalf("%s: %+v is stored, wanted %v", when, s, want)
+		}
+	}
+	publish(11, 1, 120)
+	marks := f.quiet()
+	store("before", map[int]int64{0: 100, 1: 121})
+	f.moveEnds(marks, map[event.Partition]int64{part: 3, other: 121})
+	f.saved(true)
+	store("an end below", map[int]int64{0: 3, 1: 121})
+	f.saved(true)
+	publish(12, 0, 7)
+	store("published", map[int]int64{0: 8, 1: 121})
+}

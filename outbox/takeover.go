@@ -78,14 +78,29 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 const tailBack = 16
 
 // scanTail reads each partition from tailBack records before the offset that the lane recorded, and returns the records
-// of this lane.
+// of this lane. An offset beyond the partition's end is of a topic that was made anew since: it is forgotten.
 func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, error) {
+	ends, err := s.writer.Ends(ctx, s.router.names[:s.router.routed])
+	if err != nil {
+		return nil, s.tailError(err)
+	}
+	var anew []string
+	for p, end := range ends {
+		if state.offsets[p] > end {
+			state.offsets[p] = 0
+			anew = append(anew, partitionName(p))
+		}
+	}
+	if len(anew) > 0 {
+		slices.Sort(anew)
+		s.log.Warn("partitions end before what was published to them: their topic was made anew", "partitions", anew)
+	}
 	from, index := map[event.Partition]int64{}, map[event.Partition]int{}
 	for i, p := range s.router.names[:s.router.routed] {
 		from[p], index[p] = max(0, state.offsets[p]-tailBack), i
 	}
 	var entries []tailEntry
-	err := s.writer.Tail(ctx, from, func(p event.Partition, offset int64, rec *event.Record) {
+	err = s.writer.Tail(ctx, from, func(p event.Partition, offset int64, rec *event.Record) {
 		pos, eventID, ok := identify(rec, s.router.source)
 		if !ok || pos.Lane != s.lane {
 			return
@@ -94,16 +109,20 @@ func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, 
 			Offset: offset, Record: event.Record{Key: slices.Clone(rec.Key), Headers: cloneHeaders(rec.Headers)}})
 	})
 	if err != nil {
-		class := fault.ClassOf(err)
-		if class == fault.Unknown {
-			class = fault.Transient
-		}
-		return nil, &fault.Error{Code: codeTailScanFailed, Class: class, Err: err,
-			What: fmt.Sprintf("outbox lane %02d: cannot read the tail of its topics: %v", s.lane, err),
-			Why:  "without it events might be published twice, so nothing is published",
-			Do:   "see whether all partitions have a leader that is up"}
+		return nil, s.tailError(err)
 	}
 	return entries, nil
+}
+
+func (s *session) tailError(err error) error {
+	class := fault.ClassOf(err)
+	if class == fault.Unknown {
+		class = fault.Transient
+	}
+	return &fault.Error{Code: codeTailScanFailed, Class: class, Err: err,
+		What: fmt.Sprintf("outbox lane %02d: cannot read the tail of its topics: %v", s.lane, err),
+		Why:  "without it events might be published twice, so nothing is published",
+		Do:   "see whether all partitions have a leader that is up"}
 }
 
 func cloneHeaders(headers []event.Header) []event.Header {
