@@ -4,8 +4,10 @@ import (
 	"database/sql"
 	"encoding/json"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +149,57 @@ func TestCommandsNameAServerThatSaysNothing(t *testing.T) {
 			if r.Code != 1 || !strings.Contains(all, c.says) || !strings.Contains(all, "no answer") && !strings.Contains(all, "did not answer") ||
 				strings.Contains(all, "context deadline") {
 				t.Errorf("exit status %d\n%s", r.Code, all)
+			}
+		})
+	}
+}
+
+// A database whose secret is missing, or wrong, is one that does not answer: it is named with what to do, and hides none of
+// the others.
+func TestCommandsWithoutASecretShowTheRest(t *testing.T) {
+	harness.Proof(t)
+	w := newLine(t, sharedServers(t), "")
+	w.append(t, rawEvent("UA", 1, 201302, flightBody("UA", 1, "2013-02-03T04:05:06.000000Z", `"LAX"`, "1")))
+	run := w.start(t, "run")
+	w.waitDrained(t, time.Minute)
+	run.Stop(t, time.Minute)
+	with := func(db *sql.DB, password string) *wholeLine {
+		database := namedDatabase(t, db)
+		dsn := regexp.MustCompile(`mysql://[^"]*/` + database + `\b`).FindString(w.text(t))
+		u, err := url.Parse(dsn)
+		if dsn == "" || err != nil {
+			t.Fatalf("the file does not name %s: %v", database, err)
+		}
+		other := *w
+		other.file = w.write(t, strings.Replace(w.text(t), dsn, "mysql://"+u.User.Username()+":"+password+"@"+u.Host+u.Path, 1))
+		return &other
+	}
+	for name, c := range map[string]struct {
+		line   *wholeLine
+		silent string // the sink that cannot be asked
+		says   string
+		lanes  int
+		other  string // a command that asks the same database
+	}{
+		"s2 unset":     {with(w.shards["s2"], "${SLOTLINE_TEST_UNSET}"), "mysql/s2", "SLOTLINE_TEST_UNSET", 4, "tables"},
+		"s2 wrong":     {with(w.shards["s2"], "wrong"), "mysql/s2", "error 1045", 4, "tables"},
+		"outbox unset": {with(w.outbox, "${SLOTLINE_TEST_UNSET}"), "clickhouse", "SLOTLINE_TEST_UNSET", 0, "where flights UA 1"},
+		"outbox wrong": {with(w.outbox, "wrong"), "clickhouse", "error 1045", 0, "where flights UA 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.line.statusOf(t, 1)
+			if len(s.Lanes) != c.lanes || len(s.Sinks) != 3 {
+				t.Errorf("%d lanes, sinks %+v", len(s.Lanes), s.Sinks)
+			}
+			for _, k := range s.Sinks {
+				if down := k.Name == c.silent; down != (k.Unreachable != "") || down && !strings.Contains(k.Unreachable, c.says) ||
+					down && !strings.Contains(k.Unreachable, "do: ") || !down && k.Partitions == 0 {
+					t.Errorf("%+v", k)
+				}
+			}
+			r := harness.Command{Args: append([]string{"-c", c.line.file}, strings.Fields(c.other)...), Name: "secret"}.Run(t, time.Minute)
+			if r.Code != 1 || !strings.Contains(r.Stdout, c.says) || !strings.Contains(r.Stdout, "do: ") || !strings.Contains(r.Stdout, "mysql/s") {
+				t.Errorf("%s: exit status %d\n%s%s", c.other, r.Code, r.Stdout, r.Stderr)
 			}
 		})
 	}

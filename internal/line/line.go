@@ -120,6 +120,18 @@ func (l *Line) shardDB(i int) (*sql.DB, error) {
 	return l.shards[i], nil
 }
 
+// openedShards is the file with those shards alone whose secrets can be resolved, and what became of the others, by index.
+func (l *Line) openedShards() (*config.Config, []error) {
+	cfg, errs := *l.Config, make([]error, len(l.Config.Shards))
+	cfg.Shards = nil
+	for i, shard := range l.Config.Shards {
+		if _, errs[i] = l.shardDB(i); errs[i] == nil {
+			cfg.Shards = append(cfg.Shards, shard)
+		}
+	}
+	return &cfg, errs
+}
+
 // loadLayout takes the layout in force from the outbox database and refuses a file that differs from it.
 func (l *Line) loadLayout(ctx context.Context) error {
 	applied, err := l.appliedLayout(ctx)

@@ -132,8 +132,8 @@ func TestStatusText(t *testing.T) {
 	s := &Status{Line: "flights", LayoutEpoch: 1, At: at, Lanes: []LaneStatus{
 		{Lane: 0, Owner: "relay-a", Cursor: 18204551, Backlog: 3, OldestSeconds: 0.004, GapsHot: 1},
 		{Lane: 1, Cursor: 17993004, Backlog: 5_100_000, OldestSeconds: 4000, GapsCold: 12, Parked: 2000}}}
-	s.Halted = sink.measure(before, map[event.Partition]int64{p(0): 641, p(1): 20}, at, 0.5)
-	s.Sinks = []SinkStatus{sink, {Name: "clickhouse", Partitions: 16, Owned: 16, Owners: []string{"olap-a"}}, {Name: "mysql/s3", Unreachable: "shard s3: connection refused [SL9007]"}}
+	s.Halted = sink.measure(before, &laneEnds{ends: map[event.Partition]int64{p(0): 641, p(1): 20}}, nil, at, 0.5)
+	s.Sinks = []SinkStatus{sink, {Name: "clickhouse", Partitions: 16, Owned: 16, Owners: []string{"olap-a"}}, {Name: "mysql/s3", Unreachable: "mysql/s3 db3/flights_s3: dial tcp 10.0.0.3:3306: connect: connection refused [SL9007]\n  no server answers at that address\n  do: start the server, or correct host and port in the DSN"}}
 	if sink.Lag != 41+13 || sink.RowsPerSec != 1000 || sink.Owned != 1 || sink.Halted != 1 {
 		t.Errorf("measured %+v", sink)
 	}
@@ -144,7 +144,7 @@ func TestStatusText(t *testing.T) {
 	golden(t, "status.txt", b.Bytes())
 
 	// Without the outbox database the sinks are shown, and no lag is made up.
-	s.Lanes, s.Halted, s.Unreachable = nil, nil, "outbox db0/flights: no answer within 5s [SL1807]"
+	s.Lanes, s.Halted, s.Unreachable = nil, nil, "outbox db0/flights: no answer within 5s [SL1807]\n  do: see the server's log"
 	s.Sinks[0].Lag, s.Sinks[0].IdleSeconds = 0, 0
 	b.Reset()
 	if err := s.WriteText(&b); err != nil {
@@ -153,6 +153,39 @@ func TestStatusText(t *testing.T) {
 	golden(t, "status-silent.txt", b.Bytes())
 	if !s.Partial() {
 		t.Error("a status without lanes counts as whole")
+	}
+}
+
+// A sink is stalled when a partition that it could go on with stands still: neither one that had nothing to apply until
+// just now nor one that waits for another shard says so.
+func TestStatusSaysStalledOfWhatStandsStill(t *testing.T) {
+	at := time.Date(2026, 11, 30, 9, 14, 2, 0, time.UTC)
+	p := func(n int32) event.Partition { return event.Partition{Topic: "flights.events", Number: n} }
+	for name, c := range map[string]struct {
+		sink  string
+		idle  time.Duration
+		saved time.Duration // age of the lane's state that names the end
+		waits map[event.Partition]string
+		state string
+		sure  bool
+	}{
+		"for a minute":              {"mysql/s1", time.Minute, time.Minute, nil, "stalled: does its process run?", true},
+		"not for long":              {"mysql/s1", stalled, time.Minute, nil, "ok", false},
+		"lag may have begun now":    {"mysql/s1", time.Minute, time.Second, nil, "stalled: does its process run?", false}, // is watched
+		"another shard is away":     {"mysql/s1", time.Minute, time.Minute, map[event.Partition]string{p(0): "mysql/s2"}, "waits for mysql/s2", false},
+		"away for other partitions": {"mysql/s1", time.Minute, time.Minute, map[event.Partition]string{p(1): "mysql/s2"}, "stalled: does its process run?", true},
+		"shards are not waited for": {"clickhouse", time.Minute, time.Minute, map[event.Partition]string{p(0): "mysql/s2"}, "stalled: does its process run?", true},
+	} {
+		known := &laneEnds{ends: map[event.Partition]int64{}, before: map[event.Partition]int64{}}
+		known.add(map[event.Partition]int64{p(0): 9, p(1): 7}, c.saved)
+		known.add(map[event.Partition]int64{p(0): 5}, time.Hour) // of another lane: applied
+		k := SinkStatus{Name: c.sink, progressRows: []progress.Row{
+			{Key: progress.Key{Sink: "x", Partition: p(0)}, Next: 5, Owner: "a", UpdatedAt: at.Add(-c.idle)},
+			{Key: progress.Key{Sink: "x", Partition: p(1)}, Next: 7, Owner: "a", UpdatedAt: at.Add(-time.Hour)}}}
+		k.measure(SinkStatus{}, known, c.waits, at, 1)
+		if k.Lag != 4 || k.state() != c.state || k.sure != c.sure {
+			t.Errorf("%s: lag %d, %q, sure %t; wanted %q, %t", name, k.Lag, k.state(), k.sure, c.state, c.sure)
+		}
 	}
 }
 

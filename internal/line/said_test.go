@@ -124,6 +124,37 @@ func TestWhatAColumnCannotHold(t *testing.T) {
 	}
 }
 
+// A secret that cannot be resolved is said of its shard, with what to do, and stops neither the others nor the command.
+func TestAnUnsetVariableHidesNoOtherShard(t *testing.T) {
+	t.Setenv("OUTBOX_PASSWORD", "x")
+	t.Setenv("S1_PASSWORD", "x")
+	l := lineOf(t, config.Example())
+	l.layout = layoutOf(t, l.Config.Layout, l.Config.Kafka.Partitions)
+	stores := l.sinkStores()
+	if len(stores) < 2 || stores[0].silent != "" || stores[0].db == nil {
+		t.Fatalf("%+v", stores)
+	}
+	for _, k := range l.sinkRows(t.Context(), stores[1:2]) {
+		if k.Name != "mysql/s2" || !strings.Contains(k.Unreachable, "S2_PASSWORD") || !strings.Contains(k.Unreachable, "do: ") {
+			t.Errorf("%+v", k)
+		}
+	}
+	cfg, errs := l.openedShards()
+	if len(cfg.Shards) != 1 || cfg.Shards[0].Name != "s1" || errs[0] != nil || errs[1] == nil || len(l.Config.Shards) != 2 {
+		t.Errorf("%d shards, %v", len(cfg.Shards), errs)
+	}
+	asked := []string{}
+	stage := func(name string, err error) bool {
+		if err != nil {
+			asked = append(asked, name)
+		}
+		return err != nil
+	}
+	if where, err := l.whereStores(l.Config.Tables[0], []string{"s1", "s2"}, stage); err != nil || len(where) == 0 || !slices.Contains(asked, "mysql/s2") {
+		t.Errorf("%d stores, not asked %v, %v", len(where), asked, err)
+	}
+}
+
 var reasonMade = regexp.MustCompile(`(?m)^\s*Reason\w+\s*= "(\w+)"|Reason: +"(\w+)"|^\s*return "(\w+)"$`)
 
 // Every reason that the code gives a dead letter can be asked for, and nothing else.

@@ -50,8 +50,9 @@ type SinkStatus struct {
 	Partitions   int            `json:"partitions"`
 	Owned        int            `json:"owned"`
 	Owners       []string       `json:"owners"`
-	Lag          int64          `json:"lag"`          // offsets published and not applied
-	IdleSeconds  float64        `json:"idle_seconds"` // since the last move of the lagging partition that has waited longest; 0 without lag
+	Lag          int64          `json:"lag"`                 // offsets published and not applied
+	IdleSeconds  float64        `json:"idle_seconds"`        // since the last move of the lagging partition that has waited longest; 0 without lag
+	WaitsFor     string         `json:"waits_for,omitempty"` // the shard that does not answer and that lagging partitions are of, too
 	RowsPerSec   float64        `json:"events_per_second"`
 	Halted       int            `json:"halted"`
 	Unreachable  string         `json:"unreachable,omitempty"` // why the store did not answer
@@ -59,6 +60,7 @@ type SinkStatus struct {
 	Retired      *RetiredMonths `json:"retired,omitempty"`     // of a shard that has retired some
 	progressRows []progress.Row
 	alive        map[string]bool // owners whose lease runs; nil where owners have none
+	still, sure  bool            // a lagging partition that waits for no other shard stands still; and had lag all the time
 }
 
 // RollupStatus is how far a sink's rollups are behind.
@@ -101,10 +103,7 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 	}
 	s := &Status{Line: l.Config.Line, LayoutEpoch: l.layout.Epoch(), At: time.Now().UTC().Truncate(time.Millisecond),
 		Lanes: []LaneStatus{}, Sinks: []SinkStatus{}, Halted: []HaltStatus{}}
-	stores, err := l.sinkStores()
-	if err != nil {
-		return nil, err
-	}
+	stores := l.sinkStores()
 	s.isSilent(silent, stores)
 	before := l.sinkRows(ctx, stores)
 	began := time.Now()
@@ -116,9 +115,7 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 	// The lanes are read before the sinks' second sample: what was published then must be in the lag of the sinks.
 	var views []outbox.View
 	if silent == nil {
-		if views, silent = l.laneViews(ctx); silent != nil && !fault.Is(silent, fault.Transient) {
-			return nil, silent
-		}
+		views, silent = l.laneViews(ctx)
 		s.isSilent(silent, stores)
 	}
 	for i := range before { // what did not answer just now is not waited for twice
@@ -126,25 +123,67 @@ func (l *Line) Status(ctx context.Context) (*Status, error) {
 			stores[i].silent = before[i].Unreachable
 		}
 	}
-	s.Sinks = l.sinkRows(ctx, stores)
-	if ctx.Err() != nil {
-		return nil, interrupted(ctx)
-	}
-	seconds := time.Since(began).Seconds()
-	ends := map[event.Partition]int64{}
+	known := &laneEnds{ends: map[event.Partition]int64{}, before: map[event.Partition]int64{}}
 	for _, v := range views {
 		s.Lanes = append(s.Lanes, laneStatus(v))
 		if v.HaltedAt != nil {
 			s.Halted = append(s.Halted, HaltStatus{Sink: "outbox", Partition: int32(v.Lane), Since: v.HaltedAt.UTC(), Code: v.HaltCode, Text: v.HaltText})
 		}
-		for p, end := range v.Ends {
-			ends[p] = max(ends[p], end)
+		known.add(v.Ends, v.SavedAge)
+	}
+	lanes := len(s.Halted)
+	for {
+		s.Sinks, s.Halted = l.sinkRows(ctx, stores), s.Halted[:lanes]
+		waits := l.waitsFor(s.Sinks)
+		for i := range s.Sinks {
+			s.Halted = append(s.Halted, s.Sinks[i].measure(before[i], known, waits, time.Now(), time.Since(began).Seconds())...)
+		}
+		if ctx.Err() != nil {
+			return nil, interrupted(ctx)
+		}
+		// After idle minutes the last move says nothing: whether a sink goes on with what has come is watched.
+		if time.Since(began) > watched || !slices.ContainsFunc(s.Sinks, func(k SinkStatus) bool { return k.still && !k.sure }) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(sampleGap):
 		}
 	}
-	for i := range s.Sinks {
-		s.Halted = append(s.Halted, s.Sinks[i].measure(before[i], ends, time.Now(), seconds)...)
-	}
 	return s, nil
+}
+
+// laneEnds is what the lanes say of the partitions that they publish to.
+type laneEnds struct {
+	ends   map[event.Partition]int64 // the offsets after the last event
+	before map[event.Partition]int64 // those that were stored when a sink that stands still since would be stalled
+}
+
+func (k *laneEnds) add(ends map[event.Partition]int64, age time.Duration) {
+	for p, end := range ends {
+		k.ends[p] = max(k.ends[p], end)
+		if age >= stalled {
+			k.before[p] = max(k.before[p], end)
+		}
+	}
+}
+
+// waitsFor are the partitions of the shards that do not answer: no other shard goes on with these.
+func (l *Line) waitsFor(sinks []SinkStatus) map[event.Partition]string {
+	waits := map[event.Partition]string{}
+	for _, k := range sinks {
+		name, isShard := strings.CutPrefix(k.Name, "mysql/")
+		if !isShard || k.Unreachable == "" {
+			continue
+		}
+		shard, _ := l.layout.ShardIndex(name)
+		for _, topic := range l.Config.Topics() {
+			for _, n := range l.layout.ShardPartitions(shard) {
+				waits[event.Partition{Topic: topic, Number: n}] = k.Name
+			}
+		}
+	}
+	return waits
 }
 
 // laneViews are the lanes as their tables tell them.
@@ -172,7 +211,7 @@ func (s *Status) isSilent(err error, stores []sinkStore) {
 	if err == nil {
 		return
 	}
-	s.Unreachable = firstLine(err.Error())
+	s.Unreachable = err.Error()
 	for i := range stores {
 		if stores[i].inOutbox {
 			stores[i].silent = s.Unreachable
@@ -193,23 +232,18 @@ type sinkStore struct {
 	silent                    string // why it is not asked again
 }
 
-func (l *Line) sinkStores() (stores []sinkStore, err error) {
+// sinkStores are those of all sinks. One whose secret cannot be resolved is silent, as one that does not answer.
+func (l *Line) sinkStores() (stores []sinkStore) {
 	for i, shard := range l.Config.Shards {
 		db, err := l.shardDB(i)
-		if err != nil {
-			return nil, err // a secret that cannot be resolved: not an outage
-		}
-		stores = append(stores, sinkStore{name: "mysql/" + shard.Name, sink: "mysql", place: shard.DSN.Place(), db: db})
+		stores = append(stores, sinkStore{name: "mysql/" + shard.Name, sink: "mysql", place: shard.DSN.Place(), db: db, silent: errorText(err)})
 	}
 	for _, name := range l.olapSinks() {
 		db, err := l.stateDB()
-		if err != nil {
-			return nil, err
-		}
-		stores = append(stores, sinkStore{name: name, sink: name, place: l.Config.Sinks.State.Place(), leases: intent.Table, db: db,
+		stores = append(stores, sinkStore{name: name, sink: name, place: l.Config.Sinks.State.Place(), leases: intent.Table, db: db, silent: errorText(err),
 			inOutbox: l.Config.Sinks.State.Key() == l.Config.Outbox.DSN.Key()})
 	}
-	return stores, nil
+	return stores
 }
 
 // sinkRows reads the progress rows of each store, all at once: one that does not answer hides none of the others.
@@ -240,12 +274,11 @@ func (l *Line) sinkRows(ctx context.Context, stores []sinkStore) []SinkStatus {
 			}
 			switch {
 			case mysqldb.Number(err) == 1146:
-				s.Unreachable = "not applied yet: slotline apply"
-			case ask.Err() != nil:
-				s.Unreachable = fmt.Sprintf("%s did not answer within %v", at.place, checkTimeout)
-			case err != nil:
-				s.Unreachable = firstLine(mysqldb.Wrap(err, "SL9007", at.name+" "+at.place).Error())
+				err = &fault.Error{Code: "SL9007", Class: fault.Usage, Err: err, What: at.name + " " + at.place + ": not applied yet", Do: "slotline apply"}
+			case err != nil && tooLate(ctx, ask):
+				err = errNoAnswer
 			}
+			s.Unreachable = errorText(mysqldb.Wrap(err, "SL9007", at.name+" "+at.place))
 			name, isShard := strings.CutPrefix(at.name, "mysql/")
 			shard, _ := l.layout.ShardIndex(name)
 			for _, r := range rows {
@@ -281,8 +314,11 @@ func leaseOwners(ctx context.Context, db *sql.DB, table, sink string) (map[strin
 // stalled is how long a sink with lag may stand still before status says so: longer than any pause of a sink that runs.
 const stalled = 15 * time.Second
 
-// measure fills in what rows and log ends say, and returns the halted partitions.
-func (s *SinkStatus) measure(before SinkStatus, ends map[event.Partition]int64, now time.Time, seconds float64) (halted []HaltStatus) {
+// watched is how long status looks for a move before it says that of a sink that may have got something to apply just now.
+const watched = 5 * time.Second
+
+// measure fills in what rows and log ends say, and returns the halted partitions. waits names what partitions wait for.
+func (s *SinkStatus) measure(before SinkStatus, known *laneEnds, waits map[event.Partition]string, now time.Time, seconds float64) (halted []HaltStatus) {
 	was := map[event.Partition]int64{}
 	for _, r := range before.progressRows {
 		was[r.Partition] = r.Next
@@ -296,12 +332,21 @@ func (s *SinkStatus) measure(before SinkStatus, ends map[event.Partition]int64, 
 				s.Owners = append(s.Owners, r.Owner)
 			}
 		}
-		if lag := ends[r.Partition] - r.Next; lag > 0 {
-			s.Lag += lag
-			s.IdleSeconds = max(s.IdleSeconds, now.Sub(r.UpdatedAt).Seconds())
-		}
-		if from, ok := was[r.Partition]; ok {
+		from, ok := was[r.Partition]
+		if ok {
 			moved += max(0, r.Next-from)
+		}
+		if lag := known.ends[r.Partition] - r.Next; lag > 0 {
+			s.Lag += lag
+			idle := now.Sub(r.UpdatedAt)
+			s.IdleSeconds = max(s.IdleSeconds, idle.Seconds())
+			switch {
+			case s.Name != waits[r.Partition] && waits[r.Partition] != "" && strings.HasPrefix(s.Name, "mysql/"):
+				s.WaitsFor = waits[r.Partition]
+			case idle > stalled && r.HaltedAt.IsZero():
+				s.still = true
+				s.sure = s.sure || known.before[r.Partition] > r.Next
+			}
 		}
 		if !r.HaltedAt.IsZero() {
 			s.Halted++
@@ -321,7 +366,8 @@ func (s *Status) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintln(w, head)
 	if s.Unreachable != "" {
-		fmt.Fprintf(w, "NOT ASKED  %s\n  its lanes are not shown, nor how far the sinks are behind\n", s.Unreachable)
+		writeNotAsked(w, s.Unreachable)
+		fmt.Fprintln(w, "  its lanes are not shown, nor how far the sinks are behind")
 	} else if err := s.writeLanes(w); err != nil {
 		return err
 	}
@@ -337,12 +383,19 @@ func (s *Status) WriteText(w io.Writer) error {
 		if s.Unreachable != "" {
 			lag = "?"
 		}
+		if k.Unreachable != "" {
+			t.row(k.Name, "?", "?", "?", "?", "?", k.state())
+			continue
+		}
 		t.row(k.Name, fmt.Sprintf("%d of %d", k.Owned, k.Partitions), owners, lag, moved, fmt.Sprintf("%.0f", k.RowsPerSec), k.state())
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
 	for _, k := range s.Sinks {
+		if k.Unreachable != "" && k.Unreachable != s.Unreachable {
+			writeNotAsked(w, k.Unreachable)
+		}
 		if k.Retired != nil {
 			k.Retired.writeText(w)
 		}
@@ -378,15 +431,17 @@ func (l *LaneStatus) cells() []string {
 func (k *SinkStatus) state() string {
 	switch {
 	case k.Unreachable != "":
-		return k.Unreachable
+		return "not asked"
 	case k.Halted > 0:
 		return fmt.Sprintf("%d halted", k.Halted)
 	case k.Owned == 0:
 		return "not running"
 	case k.Owned < k.Partitions:
 		return "taking over"
-	case k.Lag > 0 && k.IdleSeconds > stalled.Seconds():
+	case k.still:
 		return "stalled: does its process run?"
+	case k.WaitsFor != "":
+		return "waits for " + k.WaitsFor
 	}
 	if k.Rollups != nil {
 		return "ok, " + k.Rollups.text()
@@ -428,6 +483,19 @@ func groupHalts(halts []HaltStatus) (groups []*haltGroup) {
 }
 
 func laneName(lane int) string { return fmt.Sprintf("%02d", lane) }
+
+// writeNotAsked prints why something was not asked, and what to do.
+func writeNotAsked(w io.Writer, text string) {
+	fmt.Fprintln(w, "NOT ASKED  "+text)
+}
+
+// errorText is all that an error says; "" for none.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")

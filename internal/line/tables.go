@@ -44,7 +44,8 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 	if _, err := l.layoutFromAnywhere(ctx); err != nil {
 		return nil, err
 	}
-	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: l.layout, Logger: l.Log})
+	cfg, unopened := l.openedShards()
+	sink, err := mysql.New(mysql.Options{Config: cfg, Layout: l.layout, Logger: l.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +59,10 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 	retired := make([]*RetiredMonths, len(l.Config.Shards))
 	for i, shard := range l.Config.Shards {
 		name := "mysql/" + shard.Name
-		db, err := l.shardDB(i)
-		if err != nil {
-			return nil, err
-		}
 		stores = append(stores, store{name, func(ctx context.Context) ([]StoreTable, error) {
+			if unopened[i] != nil {
+				return nil, unopened[i]
+			}
 			have, missing, err := sink.TableSizes(ctx, shard.Name)
 			list := l.emptyTables(name)
 			for _, t := range have {
@@ -73,7 +73,7 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 				at.MissingAhead = append(at.MissingAhead, t.Name)
 			}
 			if err == nil {
-				retired[i], _, err = retiredMonths(ctx, db, l.Config.Line, name)
+				retired[i], _, err = retiredMonths(ctx, l.shards[i], l.Config.Line, name)
 			}
 			return list, err
 		}})
@@ -117,7 +117,7 @@ func (l *Line) Tables(ctx context.Context) (*Tables, error) {
 	}
 	for i, s := range stores {
 		if errs[i] != nil {
-			all.NotAsked = append(all.NotAsked, NotAskedReason{s.name, firstLine(errs[i].Error())})
+			all.NotAsked = append(all.NotAsked, NotAskedReason{s.name, errs[i].Error()})
 			continue
 		}
 		all.Tables = append(all.Tables, answers[i]...)
@@ -195,7 +195,7 @@ func (a *Tables) writeRest(w io.Writer) error {
 		r.writeText(w)
 	}
 	for _, n := range a.NotAsked {
-		fmt.Fprintf(w, "NOT ASKED  %s: %s\n", n.Stage, n.Why)
+		writeNotAsked(w, n.Stage+": "+n.Why)
 	}
 	return nil
 }

@@ -169,7 +169,7 @@ func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Wh
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		w.NotAsked = append(w.NotAsked, NotAskedReason{stage, firstLine(err.Error())})
+		w.NotAsked = append(w.NotAsked, NotAskedReason{stage, err.Error()})
 		return true
 	}
 	// First the outbox, then the log, then the stores: what is found here must have come there, or be on its way.
@@ -182,9 +182,9 @@ func (l *Line) Where(ctx context.Context, e Entity, tell func(text string)) (*Wh
 	if !notAsked("kafka", err) {
 		w.Log = log
 	}
-	stores, err := l.whereStores(t, shards)
+	stores, err := l.whereStores(t, shards, notAsked)
 	if err != nil {
-		return nil, err // a secret that cannot be resolved: not an outage
+		return nil, err
 	}
 	var wg sync.WaitGroup
 	rows := make([]*StoreRow, len(stores))
@@ -288,7 +288,10 @@ func (l *Line) layoutFromAnywhere(ctx context.Context) (silent, err error) {
 	if tooLate(ctx, ask) && silent != nil {
 		silent = mysqldb.Wrap(errNoAnswer, "SL1807", "outbox "+l.Config.Outbox.DSN.Place())
 	}
-	if silent == nil || fault.Is(silent, fault.Usage) || fault.Is(silent, fault.Fatal) || ctx.Err() != nil {
+	// What the database holds may be wrong; that it lets nobody in, or its secret cannot be resolved, is as if it were away.
+	_, unopened := l.outboxDB()
+	asked := unopened == nil && mysqldb.Number(silent) == 0
+	if silent == nil || asked && (fault.Is(silent, fault.Usage) || fault.Is(silent, fault.Fatal)) || ctx.Err() != nil {
 		return nil, silent
 	}
 	stored := make([]*partitioner.Layout, len(l.Config.Shards))
@@ -381,22 +384,21 @@ type whereStore struct {
 	look       func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error)
 }
 
-func (l *Line) whereStores(t *event.Table, shards []string) ([]whereStore, error) {
-	sink, err := mysql.New(mysql.Options{Config: l.Config, Layout: l.layout, Logger: l.Log})
+// whereStores are the stores that can be asked; notAsked is told of those whose secrets cannot be resolved.
+func (l *Line) whereStores(t *event.Table, shards []string, notAsked func(string, error) bool) ([]whereStore, error) {
+	cfg, unopened := l.openedShards()
+	sink, err := mysql.New(mysql.Options{Config: cfg, Layout: l.layout, Logger: l.Log})
 	if err != nil {
 		return nil, err
 	}
 	l.onClose(func() { _ = sink.Close() })
 	var stores []whereStore
 	for i, shard := range l.Config.Shards {
-		if !slices.Contains(shards, shard.Name) {
+		name := "mysql/" + shard.Name
+		if !slices.Contains(shards, shard.Name) || notAsked(name, unopened[i]) {
 			continue
 		}
-		db, err := l.shardDB(i)
-		if err != nil {
-			return nil, err
-		}
-		name := "mysql/" + shard.Name
+		db := l.shards[i]
 		stores = append(stores, whereStore{name, "mysql", func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
 			r := &StoreRow{Store: name, sink: "mysql", Rows: []StoredRow{}}
 			if err := r.stands(ctx, db, parts); err != nil {
@@ -415,12 +417,12 @@ func (l *Line) whereStores(t *event.Table, shards []string) ([]whereStore, error
 	}
 	for _, name := range l.olapSinks() {
 		state, err := l.stateDB()
-		if err != nil {
-			return nil, err
+		if notAsked(name, err) {
+			continue
 		}
 		olap, err := l.openOLAP(name, l.Config, l.layout, state, "")
-		if err != nil {
-			return nil, err
+		if notAsked(name, err) {
+			continue
 		}
 		l.onClose(func() { _ = olap.Close() })
 		stores = append(stores, whereStore{name, name, func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
@@ -615,7 +617,7 @@ func (w *Where) WriteText(out io.Writer) error {
 		fmt.Fprintf(out, "searched  %s partition %d, offsets %d to %d%s\n", p.Topic, p.Partition, p.From, p.End, rest)
 	}
 	for _, n := range w.NotAsked {
-		fmt.Fprintf(out, "NOT ASKED  %s: %s\n", n.Stage, n.Why)
+		writeNotAsked(out, n.Stage+": "+n.Why)
 	}
 	if pending := len(slices.DeleteFunc(slices.Clone(w.Outbox), func(r OutboxRow) bool { return r.Published })); pending > 0 {
 		fmt.Fprintf(out, "outbox: %d rows of it are not published yet\n", pending)
