@@ -3,6 +3,7 @@ package integration
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -11,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/slotline/slotline/examples/flights/nyc"
 	"github.com/slotline/slotline/integration/harness"
@@ -203,6 +207,65 @@ func TestCommandsWithoutASecretShowTheRest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// After a topic was deleted and made again, and every halted partition was accepted, status counts by the topic that is
+// there: what the lanes had published to the one before is no lag.
+func TestStatusAfterATopicWasMadeAnew(t *testing.T) {
+	harness.Proof(t)
+	w := newLine(t, sharedServers(t), "")
+	flights, err := nyc.Flights(func(id uint64) bool { return id%1000 == 0 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := w.start(t, "run")
+	w.emit(t, flights, 1)
+	w.waitDrained(t, time.Minute)
+	run.Stop(t, time.Minute)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(w.kafka.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	adm, topic := kadm.NewClient(cl), w.cfg.Kafka.Topic
+	if _, err := adm.DeleteTopics(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := harness.Deadline(15 * time.Second); ; time.Sleep(100 * time.Millisecond) { // a poll: the loop ends by the state it reads
+		if topics, err := adm.ListTopics(t.Context(), topic); err == nil && topics[topic].Err != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the topic does not go")
+		}
+	}
+	w.run(t, 0, "apply")
+	run = w.start(t, "run")
+	accepted := 0
+	for deadline := harness.Deadline(20 * time.Second); ; time.Sleep(300 * time.Millisecond) { // a poll: the loop ends by the state it reads
+		s := w.status(t)
+		for _, h := range s.Halted {
+			sink, _, _ := strings.Cut(h.Sink, "/")
+			r := harness.Command{Args: []string{"-c", w.file, "sink", "accept-gap", "--sink", sink, "--partition", fmt.Sprint(h.Partition),
+				"--why", "made anew", "--who", "the test", "--yes"}, Name: "accept"}.Run(t, time.Minute)
+			if r.Code == 0 { // another shard's row may be accepted with it
+				accepted++
+			}
+		}
+		lag := int64(0)
+		for _, k := range s.Sinks {
+			lag += k.Lag
+		}
+		if accepted > 0 && len(s.Halted) == 0 && lag == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d partitions were accepted, and status says %+v", accepted, s)
+		}
+	}
+	w.append(t, rawEvent("UA", 1, 201302, flightBody("UA", 1, "2013-02-03T04:05:06.000000Z", `"LAX"`, "1")))
+	w.waitDrained(t, time.Minute)
+	run.Stop(t, time.Minute)
 }
 
 // A start without Kafka says what it waits for, and then what it ends for; not that it runs, nor that it has drained.

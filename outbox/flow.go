@@ -130,6 +130,7 @@ type saveState struct {
 
 func newFlow(names []event.Partition, s *laneState, skip map[event.ID]skipped, limits flowLimits) *flow {
 	f := &flow{names: names, parts: make([]part, len(names)), limits: limits, skip: skip}
+	f.forced = s.forgot
 	f.base = flowBase{state: readerState{cursor: s.cursor, hot: s.hot}, offsets: map[int]int64{}}
 	for i, p := range names {
 		if next, ok := s.offsets[p]; ok {

@@ -25,6 +25,7 @@ type laneState struct {
 	cold        []idRange
 	parked      map[event.Partition]*bucketSet
 	offsets     map[event.Partition]int64
+	forgot      bool // some of offsets were, since they were loaded: that is to be stored
 	generations generations
 }
 

@@ -87,7 +87,7 @@ func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, 
 	var anew []string
 	for p, end := range ends {
 		if state.offsets[p] > end {
-			state.offsets[p] = 0
+			state.offsets[p], state.forgot = 0, true
 			anew = append(anew, partitionName(p))
 		}
 	}

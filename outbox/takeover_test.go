@@ -37,6 +37,9 @@ func TestP1_TakeOverForgetsATopicThatWasMadeAnew(t *testing.T) {
 	if want := map[event.Partition]int64{kept: 100, anew: 0, silent: 100}; !maps.Equal(state.offsets, want) {
 		t.Errorf("recorded are %v, wanted %v", state.offsets, want)
 	}
+	if s := newFlow(s.router.names, state, nil, defaultFlowLimits).save(); s == nil || !maps.Equal(s.offsets, map[int]int64{0: 100, 1: 0, 2: 100}) {
+		t.Errorf("%+v is stored", s)
+	}
 	if want := map[event.Partition]int64{kept: 100 - tailBack, anew: 0, silent: 100 - tailBack}; !maps.Equal(w.from, want) {
 		t.Errorf("scanned from %v, wanted %v", w.from, want)
 	}
