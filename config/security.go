@@ -201,3 +201,12 @@ func (t *TLS) wrong(key int, file, what string, err error, do string) error {
 
 // User is the user as the file has it, variables and all.
 func (s *SASL) User() string { return s.Account.user }
+
+// UserName is the user with its variables put in; "" where one of them is not set or cannot be read.
+func (s *SASL) UserName() string {
+	name, err := s.Account.expand(s.Account.user)
+	if err != nil {
+		return ""
+	}
+	return name
+}

@@ -23,12 +23,22 @@ type Finding struct {
 	Code string `json:"code,omitempty"` // where a command that meets it names one: SL2004
 }
 
+// Headline is its first line, with the code.
+func (f Finding) Headline() string {
+	if f.Code == "" {
+		return f.What
+	}
+	return f.What + " [" + f.Code + "]"
+}
+
 // Server is what was found on one server.
 type Server struct {
 	Where     string    `json:"where"` // "shard s1 db1/flights_s1 (MySQL 8.4.3)"
 	Findings  []Finding `json:"findings"`
 	Unchecked []string  `json:"unchecked"`           // what could not be judged, and why: "privileges: …"
-	NotAsked  string    `json:"not_asked,omitempty"` // why the server did not answer
+	NotAsked  string    `json:"not_asked,omitempty"` // what became of the question, where the server did not answer
+	Why       string    `json:"why,omitempty"`       // how that usually comes about
+	Do        string    `json:"do,omitempty"`        // what to do about it
 }
 
 // Add adds findings; the empty one is none.

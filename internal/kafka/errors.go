@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
 )
 
@@ -88,6 +90,18 @@ func Wrap(err error, brokers []string, doing string) error {
 			Do:   "check kafka.brokers, the network, and that the broker is up" + closedAtOnce(err)}
 	}
 	return &fault.Error{Code: "SL2010", Class: class, Err: err, What: fmt.Sprintf("cannot %s: %s", doing, answer(err))}
+}
+
+// Silent is the fault of brokers that have said nothing within patience.
+func Silent(cfg *config.Config, patience time.Duration) error {
+	tls := ""
+	if cfg.Kafka.TLS != nil {
+		tls = "; if it is, that this port speaks TLS"
+	}
+	return &fault.Error{Code: "SL2001", Class: fault.Transient,
+		What: fmt.Sprintf("cannot contact Kafka: %s: no answer within %v", strings.Join(cfg.Kafka.Brokers, ", "), patience),
+		Why:  "nothing is lost: events stay in the outbox, progress in the sinks",
+		Do:   "check kafka.brokers, the network, and that the broker is up" + tls}
 }
 
 // unreachable says whether no broker answered at all.

@@ -31,14 +31,17 @@ const (
 
 // Brokers are what a cluster says of itself and of the line's topics. Reading them changes nothing.
 type Brokers struct {
-	version  string
-	topicIDs bool // each broker knows topic ids
-	count    int
-	topics   map[string]*found
-	lacking  map[string][]string // by topic, the operations that this user may not do
-	noGroups bool                // it may not join the sinks' groups
-	settings map[string]string   // of one broker; empty where it does not show them
-	unread   []string            // what could not be read, and why
+	version    string
+	topicIDs   bool // each broker knows topic ids
+	count      int
+	topics     map[string]*found
+	lacking    map[string][]string // by topic, the operations that this user may not do
+	hidden     map[string]bool     // topics that it does not see: whether they are there is not known
+	denied     []string            // those of them that are the brokers' own, for want of a right
+	noGroups   bool                // it may not join the sinks' groups
+	noSettings bool                // it may not read those of the brokers, which are needed
+	settings   map[string]string   // of one broker; empty where it was not asked or does not show them
+	unread     []string            // what could not be read, and why
 }
 
 // topicOperations are what the relay and the sinks do with a topic, as an ACL names them.
@@ -54,29 +57,22 @@ const groupPatience = 2 * time.Second
 func ReadBrokers(ctx context.Context, cl *kgo.Client, cfg *config.Config) (*Brokers, error) {
 	topics := Topics(cfg)
 	adm := kadm.NewClient(cl)
-	b := &Brokers{version: version(ctx, cl), topicIDs: true, lacking: map[string][]string{}, settings: map[string]string{}}
-	var err error
-	if b.topics, err = describe(ctx, cl, topics); err != nil {
+	b := &Brokers{version: version(ctx, cl), topicIDs: true, lacking: map[string][]string{}, hidden: map[string]bool{}, settings: map[string]string{}}
+	have, hidden, closed, err := survey(kadm.WithAuthorizedOps(ctx), cl, topics)
+	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, t := range topics {
-		names = append(names, t.Name)
-	}
-	meta, err := adm.Metadata(kadm.WithAuthorizedOps(ctx), names...)
+	b.topics = have
+	meta, err := adm.BrokerMetadata(ctx)
 	if err != nil {
-		return nil, Wrap(err, seeds(cl), "describe topics "+strings.Join(names, ", "))
+		return nil, Wrap(err, seeds(cl), "ask for the brokers")
 	}
 	b.count = len(meta.Brokers)
-	for name, t := range meta.Topics {
-		for _, op := range topicOperations {
-			if len(t.AuthorizedOperations) > 0 && // else the brokers do not say
-				!slices.Contains(t.AuthorizedOperations, op.operation) && !slices.Contains(t.AuthorizedOperations, kmsg.ACLOperationAll) {
-				b.lacking[name] = append(b.lacking[name], op.name)
-			}
-		}
+	for _, t := range topics {
+		b.hidden[t.Name] = hidden[t.Name] != nil
+		b.lacking[t.Name] = lacking(have[t.Name], b.hidden[t.Name], closed[t.Name] != nil)
 	}
-	b.readOwnTopics(ctx, adm)
+	b.readOwnTopics(ctx, adm, cfg.Outbox.Transactional)
 	b.readGroups(ctx, adm, cfg)
 	versions, err := adm.ApiVersions(ctx)
 	if err != nil {
@@ -86,20 +82,48 @@ func ReadBrokers(ctx context.Context, cl *kgo.Client, cfg *config.Config) (*Brok
 		most, ok := v.KeyMaxVersion(int16(kmsg.Fetch))
 		b.topicIDs = b.topicIDs && (v.Err != nil || ok && most >= fetchByTopicID)
 	}
-	if len(meta.Brokers) > 0 {
+	// Without transactions they only say how the topic of the groups will be made.
+	unmade := b.topics[offsetsTopic] == nil && !b.hidden[offsetsTopic]
+	if len(meta.Brokers) > 0 && (cfg.Outbox.Transactional || unmade) {
 		b.readSettings(ctx, adm, meta.Brokers[0].NodeID)
 	}
 	return b, ctx.Err()
 }
 
+// lacking are the operations that a user may not do on a topic. Who may read or write it may describe it: a topic that is
+// hidden from a user is one that it may neither read nor write.
+func lacking(have *found, hidden, closed bool) (missing []string) {
+	for _, op := range topicOperations {
+		switch {
+		case hidden:
+			if op.operation != kmsg.ACLOperationDescribeConfigs {
+				missing = append(missing, op.name)
+			}
+		case closed && op.operation == kmsg.ACLOperationDescribeConfigs:
+			missing = append(missing, op.name)
+		case have == nil || len(have.operations) == 0: // the brokers do not say
+		case !slices.Contains(have.operations, op.operation) && !slices.Contains(have.operations, kmsg.ACLOperationAll):
+			missing = append(missing, op.name)
+		}
+	}
+	return missing
+}
+
 // readOwnTopics needs a right that slotline does not: Describe on the topics of the brokers' own.
-func (b *Brokers) readOwnTopics(ctx context.Context, adm *kadm.Client) {
-	for _, name := range []string{offsetsTopic, transactionsTopic} {
+func (b *Brokers) readOwnTopics(ctx context.Context, adm *kadm.Client, transactional bool) {
+	names := []string{offsetsTopic}
+	if transactional {
+		names = append(names, transactionsTopic)
+	}
+	for _, name := range names {
 		meta, err := adm.Metadata(ctx, name)
 		t := meta.Topics[name]
 		switch err = cmp.Or(err, t.Err); {
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
+		case lacksRight(err):
+			b.hidden[name], b.denied = true, append(b.denied, name)
 		case err != nil:
+			b.hidden[name] = true
 			b.unread = append(b.unread, "topic "+name+": "+answer(err))
 		default:
 			b.topics[name] = &found{partitions: len(t.Partitions), replication: t.Partitions.NumReplicas()}
@@ -110,7 +134,7 @@ func (b *Brokers) readOwnTopics(ctx context.Context, adm *kadm.Client) {
 // readGroups asks for a group that is there or not. The question would have brokers make the topic of the groups: where that
 // is not there yet it is not asked.
 func (b *Brokers) readGroups(ctx context.Context, adm *kadm.Client, cfg *config.Config) {
-	if b.topics[offsetsTopic] == nil && len(b.unread) == 0 {
+	if b.topics[offsetsTopic] == nil && !b.hidden[offsetsTopic] {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, groupPatience)
@@ -139,13 +163,30 @@ func (b *Brokers) readSettings(ctx context.Context, adm *kadm.Client, broker int
 			}
 		}
 	}
-	if err != nil {
+	switch {
+	case lacksRight(err):
+		b.noSettings = true
+	case err != nil:
 		b.unread = append(b.unread, "settings of the brokers: "+answer(err))
 	}
 }
 
+// closed says which rights, which slotline does without, show the rest.
+func (b *Brokers) closed(s *checkup.Server) {
+	var what, rights []string
+	for _, topic := range b.denied {
+		what, rights = append(what, "replicas of "+topic), append(rights, "Describe on topic "+topic)
+	}
+	if b.noSettings {
+		what, rights = append(what, "settings of the brokers"), append(rights, "DescribeConfigs on the cluster")
+	}
+	if len(what) > 0 {
+		s.Unchecked = append(s.Unchecked, strings.Join(what, ", ")+": shown to a user with "+strings.Join(rights, ", ")+"; slotline works without")
+	}
+}
+
 // Checkup judges the cluster. partitions is how many the layout in force has: 0 before the first apply, when topics need
-// not be there; -1 where that is not known. It is pure.
+// not be there; -1 where that is not known. It asks nothing.
 func (b *Brokers) Checkup(cfg *config.Config, partitions int) *checkup.Server {
 	s := &checkup.Server{Where: "kafka " + strings.Join(cfg.Kafka.Brokers, ","), Unchecked: slices.Clone(b.unread)}
 	if b.version != "" {
@@ -158,6 +199,8 @@ func (b *Brokers) Checkup(cfg *config.Config, partitions int) *checkup.Server {
 	for _, t := range Topics(cfg) {
 		have := b.topics[t.Name]
 		switch {
+		case b.hidden[t.Name]:
+			continue // rights says so
 		case have == nil && partitions <= 0:
 			continue // apply makes it
 		case t.checksLayout && partitions > 0:
@@ -172,10 +215,11 @@ func (b *Brokers) Checkup(cfg *config.Config, partitions int) *checkup.Server {
 			s.Add(checkup.OfFault(checkup.Stops, d.refuse))
 		}
 		if have != nil {
-			s.Add(have.replicas(t.Name, b.count, cfg.Kafka.Brokers[0])...)
+			s.Add(have.replicas(t.Name, b.count, t.brokers)...)
 		}
 	}
 	b.rights(s, cfg)
+	b.closed(s)
 	s.Add(b.coordinator(offsetsTopic, "offsets.topic.replication.factor", "consumer groups"))
 	if cfg.Outbox.Transactional {
 		s.Add(b.coordinator(transactionsTopic, "transaction.state.log.replication.factor", "transactions"), b.transactionISR(), b.transactionTimeout())
@@ -190,11 +234,9 @@ func number(settings map[string]string, key string) (n int, ok bool) {
 }
 
 // replicas judges what happens to acknowledged records when a broker is lost.
-func (f *found) replicas(topic string, brokers int, broker string) []checkup.Finding {
+func (f *found) replicas(topic string, brokers int, bootstrap string) []checkup.Finding {
 	var list []checkup.Finding
-	set := func(setting string) string {
-		return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s", broker, topic, setting)
-	}
+	set := func(setting string) string { return setCommand(bootstrap, topic, setting) }
 	add := func(sign, what, why, do string) {
 		list = append(list, checkup.Finding{Sign: sign, What: "topic " + topic + " " + what, Why: why, Do: do})
 	}
@@ -234,13 +276,13 @@ func (b *Brokers) rights(s *checkup.Server, cfg *config.Config) {
 		f := checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("this user may not %s on %s", strings.Join(operations, ", "), what),
 			Why: "the relay or the sinks need it; slotline apply --grants prints all", Do: aclCommand(cfg, cmp.Or(user, "…"), strings.Join(operations, " "), resource)}
 		if variable {
-			s.Unchecked = append(s.Unchecked, "rights: "+f.What+", and each part may have a user of its own")
+			s.Unchecked = append(s.Unchecked, "rights: "+f.What+", and each part may have a user of its own; if this one's needs it: "+f.Do)
 		} else {
 			s.Add(f)
 		}
 	}
 	for _, t := range Topics(cfg) {
-		if missing := b.lacking[t.Name]; len(missing) > 0 && b.topics[t.Name] != nil {
+		if missing := b.lacking[t.Name]; len(missing) > 0 {
 			lacks(missing, "topic "+t.Name, "--topic "+t.Name)
 		}
 	}
@@ -257,7 +299,7 @@ func (b *Brokers) coordinator(topic, setting, what string) checkup.Finding {
 			Why: what + " stand still while its broker is down", Do: "kafka-reassign-partitions.sh adds replicas"}
 	}
 	factor, ok := number(b.settings, setting)
-	if have != nil || !ok || factor <= b.count {
+	if have != nil || b.hidden[topic] || !ok || factor <= b.count {
 		return checkup.Finding{}
 	}
 	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("%s is %d, and there are %d brokers", setting, factor, b.count),

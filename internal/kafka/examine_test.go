@@ -19,7 +19,7 @@ import (
 func sound() *Brokers {
 	cfg := testConfig(nil)
 	cfg.Kafka.Replication = 3
-	b := &Brokers{version: "4.1", topicIDs: true, count: 3, topics: map[string]*found{}, lacking: map[string][]string{},
+	b := &Brokers{version: "4.1", topicIDs: true, count: 3, topics: map[string]*found{}, lacking: map[string][]string{}, hidden: map[string]bool{},
 		settings: map[string]string{"offsets.topic.replication.factor": "3", "transaction.state.log.replication.factor": "3",
 			"transaction.state.log.min.isr": "2", "transaction.max.timeout.ms": "900000"}}
 	cfg.Tables = []*event.Table{{Name: "flights"}}
@@ -54,8 +54,8 @@ func TestEachThingThatIsWrongWithBrokersIsNamed(t *testing.T) {
 		{"no settings shown", func(b *Brokers) { clear(b.settings) }, 4, "", "", "", false},
 		{"old", func(b *Brokers) { b.topicIDs = false }, 4, "x", "older than Kafka 3.1", "newer", false},
 		{"topic gone", func(b *Brokers) { delete(b.topics, topic) }, 4, "x", "topic flights.events is not there", "slotline apply", false},
-		{"compaction", of("cleanup.policy", "compact"), 4, "x", "cleanup.policy=compact", "set cleanup.policy=delete", false},
-		{"compaction and deletion", of("cleanup.policy", "compact,delete"), 4, "x", "cleanup.policy=compact,delete", "set cleanup.policy=delete", false},
+		{"compaction", of("cleanup.policy", "compact"), 4, "x", "cleanup.policy=compact", "kafka-configs.sh --bootstrap-server kafka1:9092 --alter --entity-type topics --entity-name flights.events --add-config cleanup.policy=delete", false},
+		{"compaction and deletion", of("cleanup.policy", "compact,delete"), 4, "x", "cleanup.policy=compact,delete", "--add-config cleanup.policy=delete", false},
 		{"compaction before apply", of("cleanup.policy", "compact"), 0, "x", "cleanup.policy=compact", "", false},
 		{"retention", of("retention.ms", "604800000"), 4, "x", "retention.ms 604800000 -> -1", "slotline apply", false},
 		{"retention by bytes", of("retention.bytes", "1000"), -1, "x", "retention.bytes 1000 -> -1", "slotline apply", false},
@@ -73,6 +73,10 @@ func TestEachThingThatIsWrongWithBrokersIsNamed(t *testing.T) {
 			b.topics[topic].replication, b.topics[topic].inSync, b.topics[topic].settings["min.insync.replicas"] = 1, 1, "1"
 		}, 4, "!", "has one replica", "kafka-reassign-partitions", false},
 		{"rights", func(b *Brokers) { b.lacking[topic] = []string{"Write"} }, 4, "x", "may not Write on topic flights.events", "--operation Write --topic flights.events", false},
+		{"hidden", func(b *Brokers) {
+			delete(b.topics, topic)
+			b.hidden[topic], b.lacking[topic] = true, []string{"Read", "Write"}
+		}, 4, "x", "may not Read, Write on topic flights.events", "--operation Read --operation Write --topic flights.events", false},
 		{"groups", func(b *Brokers) { b.noGroups = true }, 4, "x", "may not Read on groups slotline.flights.*", "--operation Read --resource-pattern-type prefixed --group slotline.flights.", false},
 		{"offsets of one broker", func(b *Brokers) { b.topics[offsetsTopic] = &found{replication: 1} }, 4, "!", "__consumer_offsets has one replica", "kafka-reassign-partitions", false},
 		{"offsets on more brokers than there are", broker("offsets.topic.replication.factor", "5"), 4, "x", "factor is 5, and there are 3", "offsets.topic.replication.factor=3", false},
@@ -173,5 +177,76 @@ func TestRightsOnTopicsAreRead(t *testing.T) {
 		}) {
 			t.Errorf("%+v", list)
 		}
+	}
+}
+
+// A right that is missing on one topic hides nothing of what else is wrong, and each has the command that gives it.
+func TestEachMissingRightIsFoundByItself(t *testing.T) {
+	const topic, group = kmsg.ACLResourceTypeTopic, kmsg.ACLResourceTypeGroup
+	acl := func(kind kmsg.ACLResourceType, name string, operation kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kind, Name: name, Pattern: kmsg.ACLResourcePatternTypePrefixed, Operation: operation, Allow: true}
+	}
+	printed := []kfake.ACL{acl(group, "slotline.flights.", kmsg.ACLOperationRead)}
+	for _, op := range []kmsg.ACLOperation{kmsg.ACLOperationRead, kmsg.ACLOperationWrite, kmsg.ACLOperationCreate, kmsg.ACLOperationAlter, kmsg.ACLOperationAlterConfigs} {
+		printed = append(printed, acl(topic, "flights.", op))
+	}
+	_, cfg := cluster(t, kfake.NumBrokers(1), kfake.EnableSASL(), kfake.EnableACLs(), kfake.Superuser("PLAIN", "admin", "admin"),
+		kfake.User("PLAIN", "printed", "pw", printed...),
+		kfake.User("PLAIN", "few", "pw", acl(topic, "flights.events", kmsg.ACLOperationDescribeConfigs), acl(topic, "flights.events", kmsg.ACLOperationRead),
+			acl(topic, "flights.dead", kmsg.ACLOperationWrite)),
+		kfake.User("PLAIN", "none", "pw"))
+	read := func(user, password string) *checkup.Server {
+		t.Helper()
+		cl, err := Open(t.Context(), cfg, "test", nil, kgo.SASL(plain.Auth{User: user, Pass: password}.AsMechanism()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(cl.Close)
+		if user == "admin" {
+			for _, topic := range Topics(cfg) {
+				if err := topic.Create(t.Context(), cl); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, owned := range []string{offsetsTopic, transactionsTopic} {
+				if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, 1, nil, owned); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		b, err := ReadBrokers(t.Context(), cl, cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", user, err)
+		}
+		return b.Checkup(cfg, cfg.Kafka.Partitions)
+	}
+	if s := read("admin", "admin"); len(s.Findings)+len(s.Unchecked) != 0 {
+		t.Errorf("the superuser: %+v", s)
+	}
+	const topicsRight = "Describe on topic __consumer_offsets"
+	if s := read("printed", "pw"); len(s.Findings) != 0 || len(s.Unchecked) != 1 || !strings.Contains(s.Unchecked[0], topicsRight) ||
+		strings.Contains(s.Unchecked[0], "transaction") || strings.Contains(s.Unchecked[0], "AUTHORIZATION") {
+		t.Errorf("what apply --grants prints: %+v", s)
+	}
+	for user, want := range map[string][]string{
+		"few": {"Write on topic flights.events --operation Write --topic flights.events",
+			"Read, DescribeConfigs on topic flights.dead --operation Read --operation DescribeConfigs --topic flights.dead",
+			"Read on groups slotline.flights.* --operation Read --resource-pattern-type prefixed --group slotline.flights."},
+		"none": {"Read, Write on topic flights.events --operation Read --operation Write --topic flights.events",
+			"Read, Write on topic flights.dead --operation Read --operation Write --topic flights.dead",
+			"Read on groups slotline.flights.* --operation Read --resource-pattern-type prefixed --group slotline.flights."},
+	} {
+		var got []string
+		for _, f := range read(user, "pw").Findings {
+			_, operations, _ := strings.Cut(f.Do, "'User:…' ")
+			got = append(got, strings.TrimPrefix(f.What, "this user may not ")+" "+operations)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s:\n%s\nwant\n%s", user, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	cfg.Outbox.Transactional = true
+	if s := read("printed", "pw"); len(s.Unchecked) != 1 || !strings.Contains(s.Unchecked[0], topicsRight+", Describe on topic __transaction_state, DescribeConfigs on the cluster") {
+		t.Errorf("with transactional lanes: %+v", s)
 	}
 }

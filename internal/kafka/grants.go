@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -13,22 +14,30 @@ func GroupPrefix(line string) string { return "slotline." + line + "." }
 // TransactionalIDPrefix is what the transactional ids of a line begin with: one for each lane.
 func TransactionalIDPrefix(line string) string { return "slotline-" + line + "-lane-" }
 
-// account is the user of the file as an ACL names it, "" where the file names none. A user that is a variable is shown as the
-// file has it: the parts of a line may be users of their own.
+// partUser stands for a user that is a variable which is not set here. A shell refuses it.
+const partUser = "<user of the part>"
+
+// account is the user of the file as an ACL names it, "" where the file names none. Where it is a variable, the parts of a
+// line may be users of their own.
 func account(cfg *config.Config) (user string, variable bool) {
 	switch {
 	case cfg.Kafka.SASL != nil:
-		user = cfg.Kafka.SASL.User()
+		variable = strings.Contains(cfg.Kafka.SASL.User(), "${")
+		user = cmp.Or(cfg.Kafka.SASL.UserName(), partUser)
 	case cfg.Kafka.TLS != nil && cfg.Kafka.TLS.Cert != "":
 		user = "CN=… (the subject of kafka.tls.cert)"
 	}
-	return user, strings.Contains(user, "${")
+	return user, variable
 }
 
 // aclCommand gives a user operations, which blanks separate, on a resource.
 func aclCommand(cfg *config.Config, user, operations, resource string) string {
-	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --command-config ADMIN.properties --add --allow-principal 'User:%s' --operation %s %s",
-		cfg.Kafka.Brokers[0], user, strings.ReplaceAll(operations, " ", " --operation "), resource)
+	principal := "User:" + user
+	if user != partUser {
+		principal = "'" + principal + "'"
+	}
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --command-config ADMIN.properties --add --allow-principal %s --operation %s %s",
+		cfg.Kafka.Brokers[0], principal, strings.ReplaceAll(operations, " ", " --operation "), resource)
 }
 
 // Grants are the commands that give the file's Kafka user what apply and all parts of the line need, for whoever runs the
@@ -40,6 +49,9 @@ func Grants(cfg *config.Config) []string {
 	}
 	acl := func(operations, resource string) string { return "-- " + aclCommand(cfg, user, operations, resource) }
 	list := []string{"-- Kafka, where the brokers have an authorizer:"}
+	if user == partUser {
+		list = append(list, "-- the user of kafka.sasl is "+cfg.Kafka.SASL.User()+", which has no value here: write that of each part for "+partUser)
+	}
 	for _, t := range Topics(cfg) {
 		list = append(list, acl("Read Write Create Alter AlterConfigs", "--topic "+t.Name))
 	}

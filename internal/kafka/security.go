@@ -161,6 +161,13 @@ func refused(err error, brokers []string, doing string) *fault.Error {
 	return nil
 }
 
+// Answered says whether an error is an answer of the brokers: a login or a certificate that is not as it must be, and not a
+// server that is silent or down.
+func Answered(err error) bool {
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && (e.Code == codeLogin || e.Code == codeTLS) && !errors.Is(err, errNoHandshake)
+}
+
 // handshake says why TLS with a broker failed.
 func handshake(err error) (what, why, do string) {
 	const names = "kafka.brokers and the brokers' advertised.listeners"

@@ -397,13 +397,19 @@ func TestRefusedClientIsSaid(t *testing.T) {
 func TestGrants(t *testing.T) {
 	const cli = "-- kafka-acls.sh --bootstrap-server kafka1:9093 --command-config ADMIN.properties --add --allow-principal "
 	const topic = "--operation Read --operation Write --operation Create --operation Alter --operation AlterConfigs --topic "
-	cfg := configOf(t, []string{"kafka1:9093", "kafka2:9093"}, login("scram-sha-512", `"${KAFKA_USER}"`, "hunter2"))
+	cfg := configOf(t, []string{"kafka1:9093", "kafka2:9093"}, login("scram-sha-512", `"${SLOTLINE_TEST_KAFKA_USER}"`, `"${SLOTLINE_TEST_NO_PASSWORD}"`))
 	cfg.Outbox.Transactional = true
+	// A user that has no value here is shown as what a shell refuses to take for one.
+	if got := Grants(cfg); len(got) != 6 || !strings.HasPrefix(got[1], "-- the user of kafka.sasl is ${SLOTLINE_TEST_KAFKA_USER}, ") ||
+		!strings.HasPrefix(got[2], cli+"User:<user of the part> "+topic+"flights.events") {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
+	t.Setenv("SLOTLINE_TEST_KAFKA_USER", "relay")
 	want := []string{"-- Kafka, where the brokers have an authorizer:",
-		cli + "'User:${KAFKA_USER}' " + topic + "flights.events",
-		cli + "'User:${KAFKA_USER}' " + topic + "flights.dead",
-		cli + "'User:${KAFKA_USER}' --operation Read --resource-pattern-type prefixed --group slotline.flights.",
-		cli + "'User:${KAFKA_USER}' --operation Write --operation Describe --resource-pattern-type prefixed --transactional-id slotline-flights-lane-"}
+		cli + "'User:relay' " + topic + "flights.events",
+		cli + "'User:relay' " + topic + "flights.dead",
+		cli + "'User:relay' --operation Read --resource-pattern-type prefixed --group slotline.flights.",
+		cli + "'User:relay' --operation Write --operation Describe --resource-pattern-type prefixed --transactional-id slotline-flights-lane-"}
 	if got := Grants(cfg); !slices.Equal(got, want) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
@@ -33,6 +34,7 @@ type Topic struct {
 	BatchBytes   int           // max.message.bytes
 	LayoutEpoch  int64         // 0 where no layout decides the number of partitions
 	checksLayout bool
+	brokers      string // of the file, for commands
 }
 
 // Topics are the topics of a line: those of its tables in file order, then the one for dead letters.
@@ -40,10 +42,10 @@ func Topics(cfg *config.Config) []Topic {
 	var topics []Topic
 	for _, name := range cfg.Topics() {
 		topics = append(topics, Topic{Name: name, Partitions: cfg.Kafka.Partitions, Replication: cfg.Kafka.Replication,
-			Retention: Forever, BatchBytes: RecordBytesMax(cfg), LayoutEpoch: cfg.Layout.Epoch, checksLayout: true})
+			Retention: Forever, BatchBytes: RecordBytesMax(cfg), LayoutEpoch: cfg.Layout.Epoch, checksLayout: true, brokers: strings.Join(cfg.Kafka.Brokers, ",")})
 	}
 	return append(topics, Topic{Name: cfg.Dead.Topic, Partitions: 1, Replication: cfg.Kafka.Replication,
-		Retention: cfg.Dead.Retention, BatchBytes: DeadRecordBytesMax(cfg)})
+		Retention: cfg.Dead.Retention, BatchBytes: DeadRecordBytesMax(cfg), brokers: strings.Join(cfg.Kafka.Brokers, ",")})
 }
 
 // Settings are the topic's configuration as Kafka writes it.
@@ -68,6 +70,7 @@ type found struct {
 	replication int
 	inSync      int // of the partition that has the fewest
 	settings    map[string]string
+	operations  []kmsg.ACLOperation // that this user may do, where they were asked for and the brokers say
 }
 
 // difference is one way in which a topic is not as it should be.
@@ -96,8 +99,9 @@ func compare(want Topic, have *found) []difference {
 	if policy := have.settings["cleanup.policy"]; strings.Contains(policy, "compact") {
 		out = append(out, difference{refuse: &fault.Error{Code: "SL2004", Class: fault.Fatal,
 			What: fmt.Sprintf("topic %s has cleanup.policy=%s; nothing was started", want.Name, policy),
-			Why:  "a late repeat after a newer event makes compaction drop the newer one, and a rebuild needs every event",
-			Do:   fmt.Sprintf("set cleanup.policy=delete on topic %s; if it was ever compacted, start a new topic", want.Name)}})
+			Why: "a late repeat after a newer event makes compaction drop the newer one, and a rebuild needs every event;\n" +
+				"a topic that was ever compacted lacks some: start a new one",
+			Do: setCommand(want.brokers, want.Name, "cleanup.policy=delete")}})
 	}
 	widen := map[string]string{}
 	for _, key := range []string{"retention.ms", "retention.bytes"} {
@@ -116,6 +120,11 @@ func compare(want Topic, have *found) []difference {
 		out = append(out, difference{alter: widen, note: strings.Join(notes, ", ")})
 	}
 	return out
+}
+
+// setCommand changes a setting of a topic.
+func setCommand(brokers, topic, setting string) string {
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s", brokers, topic, setting)
 }
 
 // narrower compares retentions, where -1 is without bound. A setting that the broker does not show is not judged.
@@ -163,52 +172,101 @@ func RefusedSize(cfg *config.Config, topic string, partition int32, recordBytes 
 
 // describe returns what is there, without the topics that are not.
 func describe(ctx context.Context, cl *kgo.Client, topics []Topic) (map[string]*found, error) {
+	have, hidden, closed, err := survey(ctx, cl, topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range topics {
+		if err := hidden[t.Name]; err != nil {
+			return nil, Wrap(err, seeds(cl), "describe topic "+t.Name)
+		}
+		if err := closed[t.Name]; err != nil {
+			return nil, Wrap(err, seeds(cl), "read the settings of topic "+t.Name)
+		}
+	}
+	return have, nil
+}
+
+// survey is describe that goes on where a right is missing: hidden are the topics that this user may not describe, closed
+// those whose settings it may not read.
+func survey(ctx context.Context, cl *kgo.Client, topics []Topic) (have map[string]*found, hidden, closed map[string]error, err error) {
 	names := make([]string, len(topics))
 	for i, t := range topics {
 		names[i] = t.Name
 	}
 	brokers := seeds(cl)
 	adm := kadm.NewClient(cl)
-	meta, err := adm.Metadata(ctx, names...)
-	if err != nil {
-		return nil, Wrap(err, brokers, "describe topics "+strings.Join(names, ", "))
-	}
-	have := map[string]*found{}
-	for _, name := range names {
-		t, ok := meta.Topics[name]
-		if !ok || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
-			continue
+	have = map[string]*found{}
+	hidden, err = each(names, func(names ...string) error {
+		meta, err := adm.Metadata(ctx, names...)
+		if err != nil {
+			return err
 		}
-		if t.Err != nil {
-			return nil, Wrap(t.Err, brokers, "describe topic "+name)
-		}
-		f := &found{partitions: len(t.Partitions), id: t.ID, replication: t.Partitions.NumReplicas(),
-			settings: map[string]string{}}
-		f.inSync = f.replication
-		for _, p := range t.Partitions.Sorted() {
-			if p.Err != nil || p.Leader < 0 {
-				f.leaderless = append(f.leaderless, p.Partition)
+		for _, name := range names {
+			t, ok := meta.Topics[name]
+			if !ok || errors.Is(t.Err, kerr.UnknownTopicOrPartition) {
+				continue
 			}
-			f.inSync = min(f.inSync, len(p.ISR))
+			if t.Err != nil {
+				return Wrap(t.Err, brokers, "describe topic "+name)
+			}
+			f := &found{partitions: len(t.Partitions), id: t.ID, replication: t.Partitions.NumReplicas(),
+				operations: t.AuthorizedOperations, settings: map[string]string{}}
+			f.inSync = f.replication
+			for _, p := range t.Partitions.Sorted() {
+				if p.Err != nil || p.Leader < 0 {
+					f.leaderless = append(f.leaderless, p.Partition)
+				}
+				f.inSync = min(f.inSync, len(p.ISR))
+			}
+			have[name] = f
 		}
-		have[name] = f
+		return nil
+	})
+	if err != nil {
+		return nil, nil, nil, Wrap(err, brokers, "describe topics "+strings.Join(names, ", "))
 	}
 	present := slices.Sorted(maps.Keys(have))
-	configs, err := adm.DescribeTopicConfigs(ctx, present...)
-	if err != nil {
-		return nil, Wrap(err, brokers, "read the settings of topics "+strings.Join(present, ", "))
-	}
-	for _, c := range configs {
-		if c.Err != nil {
-			return nil, Wrap(c.Err, brokers, "read the settings of topic "+c.Name)
+	closed, err = each(present, func(names ...string) error {
+		configs, err := adm.DescribeTopicConfigs(ctx, names...)
+		if err != nil {
+			return err
 		}
-		for _, s := range c.Configs {
-			if s.Value != nil && have[c.Name] != nil {
-				have[c.Name].settings[s.Key] = *s.Value
+		for _, c := range configs {
+			if c.Err != nil {
+				return Wrap(c.Err, brokers, "read the settings of topic "+c.Name)
+			}
+			for _, s := range c.Configs {
+				if s.Value != nil && have[c.Name] != nil {
+					have[c.Name].settings[s.Key] = *s.Value
+				}
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, nil, Wrap(err, brokers, "read the settings of topics "+strings.Join(present, ", "))
 	}
-	return have, nil
+	return have, hidden, closed, nil
+}
+
+// each asks of all topics at once, and of one after the other where the right to one is missing: the library answers for all
+// of them then, and does not say for which. refused are those.
+func each(topics []string, ask func(names ...string) error) (refused map[string]error, err error) {
+	if err = ask(topics...); !lacksRight(err) {
+		return nil, err
+	}
+	refused = map[string]error{}
+	for _, name := range topics {
+		err := ask(name)
+		switch {
+		case lacksRight(err):
+			refused[name] = err
+		case err != nil:
+			return nil, err
+		}
+	}
+	return refused, nil
 }
 
 // Create makes the topic and waits until every partition has a leader. A topic that is there already is left as it is

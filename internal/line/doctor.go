@@ -1,6 +1,7 @@
 package line
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -21,7 +22,7 @@ import (
 	"github.com/slotline/slotline/sinks/olap/intent"
 )
 
-// codeCheckup is for what a MySQL server answers to doctor.
+// codeCheckup is for what a MySQL server answers to doctor, and for any server that does not answer it.
 const codeCheckup = "SL9026"
 
 // Checkup is what slotline doctor has found.
@@ -30,11 +31,13 @@ type Checkup struct {
 	Servers []*checkup.Server `json:"servers"`
 }
 
-// patient is a server that doctor asks. What ask returns is judged when all have answered.
+// patient is a server that doctor asks. What ask returns is judged when all have answered. silent is what is said of one that
+// has not after checkTimeout; nil for what is said of any.
 type patient struct {
-	where string
-	ask   func(ctx context.Context) error
-	judge func() *checkup.Server
+	where  string
+	ask    func(ctx context.Context) error
+	judge  func() *checkup.Server
+	silent error
 }
 
 // Doctor asks every server of the file at once, and changes nothing. One that does not answer is shown as such, and hides
@@ -67,8 +70,8 @@ func (l *Line) Doctor(ctx context.Context) (*Checkup, error) {
 		wg.Go(func() {
 			ask, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
-			if errs[i] = p.ask(ask); errs[i] != nil && tooLate(ctx, ask) {
-				errs[i] = errNoAnswer
+			if errs[i] = p.ask(ask); errs[i] != nil && tooLate(ctx, ask) && !answered(errs[i]) {
+				errs[i] = cmp.Or(p.silent, mysqldb.Wrap(errNoAnswer, codeCheckup, p.where))
 			}
 		})
 	}
@@ -78,19 +81,31 @@ func (l *Line) Doctor(ctx context.Context) (*Checkup, error) {
 	}
 	c := &Checkup{Line: l.Config.Line}
 	for i, p := range patients {
+		if errs[i] == nil {
+			c.add(p.judge())
+			continue
+		}
 		s := &checkup.Server{Where: p.where}
 		e, isFault := errors.AsType[*fault.Error](errs[i])
-		switch {
-		case errs[i] == nil:
-			s = p.judge()
-		case isFault && (e.Class == fault.Fatal || e.Class == fault.Usage): // it has answered
-			s.Add(checkup.OfFault(checkup.Stops, e))
-		default:
-			s.NotAsked = firstLine(errs[i].Error())
+		if !isFault {
+			e = &fault.Error{What: firstLine(errs[i].Error())}
+		}
+		f := checkup.OfFault(checkup.Stops, e)
+		f.What = strings.TrimPrefix(f.What, p.where+": ") // it stands above
+		if answered(errs[i]) {
+			s.Add(f)
+		} else {
+			s.NotAsked, s.Why, s.Do = f.Headline(), f.Why, f.Do
 		}
 		c.add(s)
 	}
 	return c, nil
+}
+
+// answered says that a server did answer, though not as it must.
+func answered(err error) bool {
+	class := fault.ClassOf(err)
+	return class == fault.Fatal || class == fault.Usage || kafka.Answered(err)
 }
 
 // add makes lists of nil, for JSON.
@@ -111,7 +126,7 @@ func (l *Line) doctorKafka(partitions *int) patient {
 		defer cl.Close()
 		b, err = kafka.ReadBrokers(ctx, cl, l.Config)
 		return err
-	}, func() *checkup.Server { return b.Checkup(l.Config, *partitions) }}
+	}, func() *checkup.Server { return b.Checkup(l.Config, *partitions) }, kafka.Silent(l.Config, checkTimeout)}
 }
 
 // doctorMySQL asks a MySQL server and, unless seen is nil, whether the database is another one of the line too. more asks
@@ -137,7 +152,7 @@ func (l *Line) doctorMySQL(where string, db *sql.DB, seen *databases, needs func
 			}
 		}
 		return s
-	}}
+	}, nil}
 }
 
 func (l *Line) doctorOutbox(partitions *int, seen *databases) (patient, error) {
@@ -206,7 +221,7 @@ func (l *Line) doctorOLAP() (list []patient, err error) {
 		list = append(list, patient{where, func(ctx context.Context) (err error) {
 			s, err = ask(ctx)
 			return err
-		}, func() *checkup.Server { return s }})
+		}, func() *checkup.Server { return s }, nil})
 	}
 	if c := l.Config.Sinks.ClickHouse; c != nil {
 		sink, err := clickhouse.New(clickhouse.Options{Config: l.Config, Logger: l.Log})
@@ -280,45 +295,53 @@ func (c *Checkup) counts() (stops, hurts, silent int) {
 
 // WriteText prints it for a person.
 func (c *Checkup) WriteText(w io.Writer) error {
+	more := func(why, do string) {
+		for line := range strings.SplitSeq(why, "\n") {
+			if line != "" {
+				fmt.Fprintln(w, "    "+line)
+			}
+		}
+		if do != "" {
+			fmt.Fprintln(w, "    do: "+do)
+		}
+	}
 	for _, s := range c.Servers {
 		fmt.Fprintln(w, s.Where)
 		if s.NotAsked != "" {
 			fmt.Fprintf(w, "  NOT ASKED  %s\n", s.NotAsked)
+			more(s.Why, s.Do)
 			continue
 		}
 		if len(s.Findings) == 0 {
 			fmt.Fprintln(w, "  ok")
 		}
 		for _, f := range s.Findings {
-			code := ""
-			if f.Code != "" {
-				code = " [" + f.Code + "]"
-			}
-			fmt.Fprintf(w, "  %s %s%s\n", f.Sign, f.What, code)
-			for line := range strings.SplitSeq(f.Why, "\n") {
-				if line != "" {
-					fmt.Fprintln(w, "    "+line)
-				}
-			}
-			if f.Do != "" {
-				fmt.Fprintln(w, "    do: "+f.Do)
-			}
+			fmt.Fprintf(w, "  %s %s\n", f.Sign, f.Headline())
+			more(f.Why, f.Do)
 		}
 		for _, u := range s.Unchecked {
 			fmt.Fprintln(w, "  not checked: "+u)
 		}
 	}
 	stops, hurts, silent := c.counts()
-	text := "Doctor: nothing found."
-	if stops+hurts > 0 {
-		text = fmt.Sprintf("Doctor: %d to mend (x), %d worth mending (!).", stops, hurts)
+	unasked := fmt.Sprintf("%d servers could not be asked", silent)
+	if silent == 1 {
+		unasked = "1 server could not be asked"
 	}
+	found := fmt.Sprintf("%d to mend (x), %d worth mending (!)", stops, hurts)
+	var text string
 	switch {
-	case silent == 1:
-		text += " 1 server could not be asked."
-	case silent > 1:
-		text += fmt.Sprintf(" %d servers could not be asked.", silent)
+	case silent == 0 && stops+hurts == 0:
+		text = "nothing found"
+	case silent == 0:
+		text = found
+	case stops+hurts > 0:
+		text = found + ". " + unasked
+	case silent == len(c.Servers):
+		text = "no server could be asked"
+	default:
+		text = unasked + "; nothing found on the others"
 	}
-	_, err := fmt.Fprintln(w, text+" Nothing was changed.")
+	_, err := fmt.Fprintln(w, "Doctor: "+text+". Nothing was changed.")
 	return err
 }

@@ -53,7 +53,7 @@ func (s *Server) Findings(n Needs) []checkup.Finding {
 
 // Settings are the findings that a plan shows as notes.
 func (s *Server) Settings(n Needs) []checkup.Finding {
-	return []checkup.Finding{s.readOnly(n), s.flush(n), s.localInfile(n), s.packet(n)}
+	return []checkup.Finding{s.readOnly(n), s.sessionsReadOnly(n), s.flush(n), s.localInfile(n), s.packet(n)}
 }
 
 func (s *Server) version(n Needs) checkup.Finding {
@@ -159,12 +159,26 @@ func (s *Server) readOnly(n Needs) checkup.Finding {
 	if !s.is("read_only", true) {
 		return checkup.Finding{}
 	}
-	f := checkup.Finding{Sign: checkup.Stops, What: "the server is read-only",
-		Why: "batches wait until it is not", Do: "point the dsn at the primary; or, if this is it, " + s.set("read_only", "OFF")}
-	if n.Outbox {
-		f.Why = "nothing can be emitted, and the relay cannot save what it has published"
+	return checkup.Finding{Sign: checkup.Stops, What: "the server is read-only", Why: unwritten(n),
+		Do: "point the dsn at the primary; or, if this is it, " + s.set("read_only", "OFF")}
+}
+
+// sessionsReadOnly is another switch than read_only: it is what sessions begin with.
+func (s *Server) sessionsReadOnly(n Needs) checkup.Finding {
+	for _, name := range []string{"transaction_read_only", "tx_read_only"} { // the latter in MariaDB before 11.1
+		if s.is(name, true) {
+			return checkup.Finding{Sign: checkup.Stops, What: name + " is ON for new sessions", Why: unwritten(n), Do: s.set(name, "OFF")}
+		}
 	}
-	return f
+	return checkup.Finding{}
+}
+
+// unwritten is what comes of a server that refuses what writes.
+func unwritten(n Needs) string {
+	if n.Outbox {
+		return "nothing can be emitted, and the relay cannot save what it has published"
+	}
+	return "batches wait until it is not"
 }
 
 func (s *Server) flush(n Needs) checkup.Finding {

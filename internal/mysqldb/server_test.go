@@ -101,7 +101,7 @@ func healthy() *Server {
 			"innodb_flush_log_at_trx_commit": "1", "innodb_lock_wait_timeout": "50", "local_infile": "ON", "log_bin": "ON",
 			"max_allowed_packet": "67108864", "max_connections": "151", "max_execution_time": "0", "max_user_connections": "0",
 			"max_heap_table_size": "16777216", "read_only": "OFF", "sql_mode": "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES",
-			"sql_require_primary_key": "OFF", "sync_binlog": "1"}}
+			"sql_require_primary_key": "OFF", "sync_binlog": "1", "transaction_read_only": "OFF"}}
 }
 
 var (
@@ -149,6 +149,8 @@ func TestEachThingThatIsWrongIsNamed(t *testing.T) {
 		{"MariaDB outbox", func(s *Server) { s.Version, s.MariaDB = "11.8.2-MariaDB", true }, "x", "", "11.8.2", "server_uuid", "MySQL 8.0"},
 		{"statement", set("binlog_format", "STATEMENT"), "x", "x", "STATEMENT", "error 1665", "SET PERSIST binlog_format = ROW"},
 		{"read-only", set("read_only", "ON"), "x", "x", "read-only", "", "SET PERSIST read_only = OFF"},
+		{"read-only sessions", set("transaction_read_only", "ON"), "x", "x", "transaction_read_only is ON", "", "SET PERSIST transaction_read_only = OFF"},
+		{"read-only sessions by the older name", set("tx_read_only", "ON"), "x", "x", "tx_read_only is ON", "", "tx_read_only = OFF"},
 		{"flush", set("innodb_flush_log_at_trx_commit", "2"), "!", "!", "is 2", "crash", "innodb_flush_log_at_trx_commit = 1"},
 		{"binlog", set("sync_binlog", "1000"), "!", "!", "is 1000", "crash", "sync_binlog = 1"},
 		{"local_infile", set("local_infile", "OFF"), "", "!", "local_infile", "staging", "local_infile = ON"},
