@@ -251,7 +251,7 @@ func (f *found) replicas(topic string, brokers int, bootstrap string) []checkup.
 	switch {
 	case !ok:
 	case least > f.replication:
-		add(checkup.Stops, fmt.Sprintf("has min.insync.replicas=%d and %d replicas", least, f.replication), "brokers refuse each record",
+		add(checkup.Hurts, fmt.Sprintf("has min.insync.replicas=%d and %d replicas", least, f.replication), "newer brokers take all replicas for enough, older ones refuse each record",
 			set(fmt.Sprintf("min.insync.replicas=%d", max(1, f.replication-1))))
 	case len(f.leaderless) == 0 && f.inSync < least:
 		add(checkup.Stops, fmt.Sprintf("has a partition with %d replicas in sync, min.insync.replicas is %d", f.inSync, least), "brokers refuse its records",
@@ -317,8 +317,8 @@ func (b *Brokers) transactionISR() checkup.Finding {
 	if !ok || !known || least <= replicas {
 		return checkup.Finding{}
 	}
-	return checkup.Finding{Sign: checkup.Stops, What: fmt.Sprintf("%s is %d, and topic %s has %d replicas", setting, least, transactionsTopic, replicas),
-		Why: "brokers refuse each transaction", Do: fmt.Sprintf("%s=%d in server.properties of each broker, and restart it", setting, max(1, replicas-1))}
+	return checkup.Finding{Sign: checkup.Hurts, What: fmt.Sprintf("%s is %d, and topic %s has %d replicas", setting, least, transactionsTopic, replicas),
+		Why: "newer brokers take all replicas for enough, older ones refuse each transaction", Do: fmt.Sprintf("%s=%d in server.properties of each broker, and restart it", setting, max(1, replicas-1))}
 }
 
 func (b *Brokers) transactionTimeout() checkup.Finding {

@@ -64,7 +64,7 @@ func TestEachThingThatIsWrongWithBrokersIsNamed(t *testing.T) {
 		{"the file is ahead", func(b *Brokers) { b.topics[topic].partitions = 2 }, 2, "", "", "", false},
 		{"no leader", func(b *Brokers) { b.topics[topic].leaderless, b.topics[topic].inSync = []int32{2}, 0 }, 4, "x", "no leader for partitions [2]", "brokers", false},
 		{"unclean", of("unclean.leader.election.enable", "true"), 4, "x", "unclean.leader.election.enable=true", "--entity-name flights.events --add-config unclean.leader.election.enable=false", false},
-		{"too many in sync wanted", of("min.insync.replicas", "4"), 4, "x", "min.insync.replicas=4 and 3 replicas", "min.insync.replicas=2", false},
+		{"too many in sync wanted", of("min.insync.replicas", "4"), 4, "!", "min.insync.replicas=4 and 3 replicas", "min.insync.replicas=2", false},
 		{"too few in sync", func(b *Brokers) { b.topics[topic].inSync = 1 }, 4, "x", "1 replicas in sync", "replicas", false},
 		{"behind, and enough", func(b *Brokers) { b.topics[topic].inSync = 2 }, 4, "", "", "", false},
 		{"all in sync wanted", of("min.insync.replicas", "3"), 4, "!", "min.insync.replicas=3 and as many", "min.insync.replicas=2", false},
@@ -85,7 +85,7 @@ func TestEachThingThatIsWrongWithBrokersIsNamed(t *testing.T) {
 		}, 4, "", "", "", false},
 		{"transactions", broker("transaction.state.log.replication.factor", "5"), 4, "x", "factor is 5", "transaction.state.log.replication.factor=3", false},
 		{"transactions, lanes have none", broker("transaction.state.log.replication.factor", "5"), 4, "", "", "", true},
-		{"transactions in sync", broker("transaction.state.log.min.isr", "4"), 4, "x", "min.isr is 4", "min.isr=2", false},
+		{"transactions in sync", broker("transaction.state.log.min.isr", "4"), 4, "!", "min.isr is 4", "min.isr=2", false},
 		{"short transactions", broker("transaction.max.timeout.ms", "10000"), 4, "x", "transaction.max.timeout.ms is 10000", "900000", false},
 	} {
 		b, cfg := sound(), testConfig([]string{"kafka1:9092"})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -112,9 +113,18 @@ func published(t *testing.T, l *Line) (records []string) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ends, err := kadm.NewClient(cl).ListEndOffsets(t.Context(), "flights.events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	ends.Each(func(o kadm.ListedOffset) { count += int(o.Offset) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for ctx.Err() == nil {
+	for len(records) < count {
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d records in time", len(records), count)
+		}
 		cl.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
 			text := fmt.Sprintf("%d %q %q", r.Partition, r.Key, r.Value)
 			for _, h := range r.Headers {

@@ -163,14 +163,13 @@ func (s *Server) readOnly(n Needs) checkup.Finding {
 		Do: "point the dsn at the primary; or, if this is it, " + s.set("read_only", "OFF")}
 }
 
-// sessionsReadOnly is another switch than read_only: it is what sessions begin with.
+// sessionsReadOnly is another switch than read_only: it is what sessions begin with that do not say otherwise, as ours do.
 func (s *Server) sessionsReadOnly(n Needs) checkup.Finding {
-	for _, name := range []string{"transaction_read_only", "tx_read_only"} { // the latter in MariaDB before 11.1
-		if s.is(name, true) {
-			return checkup.Finding{Sign: checkup.Stops, What: name + " is ON for new sessions", Why: unwritten(n), Do: s.set(name, "OFF")}
-		}
+	if !n.Outbox || !s.is("transaction_read_only", true) {
+		return checkup.Finding{}
 	}
-	return checkup.Finding{}
+	return checkup.Finding{Sign: checkup.Hurts, What: "transaction_read_only is ON for new sessions",
+		Why: "a service whose sessions do not say READ WRITE cannot emit; slotline's own sessions do", Do: s.set("transaction_read_only", "OFF")}
 }
 
 // unwritten is what comes of a server that refuses what writes.

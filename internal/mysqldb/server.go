@@ -27,7 +27,7 @@ type Server struct {
 var serverVariables = []string{"auto_increment_increment", "binlog_format", "disabled_storage_engines", "innodb_flush_log_at_trx_commit",
 	"innodb_lock_wait_timeout", "local_infile", "log_bin", "max_allowed_packet", "max_connections", "max_execution_time", "max_heap_table_size",
 	"max_statement_time", "max_user_connections", "partial_revokes", "read_only", "sql_mode", "sql_require_primary_key", "sync_binlog",
-	"transaction_read_only", "tx_read_only"}
+	"transaction_read_only"}
 
 // ReadServer asks for all that Findings judges.
 func ReadServer(ctx context.Context, db *sql.DB) (*Server, error) {
