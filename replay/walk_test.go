@@ -3,10 +3,12 @@ package replay
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,36 @@ func TestWalkMeetsEveryKey(t *testing.T) {
 		if err != nil || met != len(want) {
 			t.Fatalf("seed %d: met %d keys of %d: %v", seed, met, len(want), err)
 		}
+	}
+}
+
+// A cursor that is bounded is asked after the others, and for no more than they have read; what one fails with ends the walk.
+func TestWalkBoundsTheLast(t *testing.T) {
+	item := func(key string) rowsum.Item { return rowsum.Item{Key: key, Rows: 1} }
+	first := &cursor{fetch: func(_ context.Context, after, _ *string) ([]rowsum.Item, error) {
+		if after == nil {
+			return []rowsum.Item{item("a"), item("b")}, nil
+		}
+		return []rowsum.Item{item("c")}, nil
+	}}
+	var bounds []string
+	last := &cursor{bounded: true, fetch: func(_ context.Context, _, upTo *string) ([]rowsum.Item, error) {
+		if upTo == nil {
+			bounds = append(bounds, "none")
+		} else {
+			bounds = append(bounds, *upTo)
+		}
+		return nil, nil
+	}}
+	none := func(string, []rowsum.Item) error { return nil }
+	if err := walk(t.Context(), strings.Compare, 2, []*cursor{first, last}, none); err != nil || !slices.Equal(bounds, []string{"b", "none"}) {
+		t.Errorf("asked up to %v (%v)", bounds, err)
+	}
+	broken := errors.New("broken")
+	failing := &cursor{fetch: func(context.Context, *string, *string) ([]rowsum.Item, error) { return nil, broken }}
+	good := &cursor{fetch: func(context.Context, *string, *string) ([]rowsum.Item, error) { return nil, nil }}
+	if err := walk(t.Context(), strings.Compare, 2, []*cursor{failing, good}, none); !errors.Is(err, broken) {
+		t.Errorf("a cursor that fails: %v", err)
 	}
 }
 

@@ -54,6 +54,13 @@ func TestGrantsAreReadAsServersShowThem(t *testing.T) {
 	if got := root.Missing([]string{"INSERT"}, "other", "*"); got != nil {
 		t.Errorf("of another database %v is missing", got)
 	}
+	byLetter := ParseGrants([]string{"GRANT SELECT ON `d_`.* TO `app`@`%`"})
+	for _, literal := range []bool{false, true} { // partial_revokes is off, on
+		byLetter[0].literal = literal
+		if got := byLetter.Missing([]string{"SELECT"}, "db", "*"); literal != (len(got) == 1) {
+			t.Errorf("of a name that is a pattern (%t) %v is missing", !literal, got)
+		}
+	}
 	if all := ParseGrants([]string{"GRANT ALL PRIVILEGES ON *.* TO `root`@`%` IDENTIFIED BY PASSWORD '*90' WITH GRANT OPTION"}); all.Missing([]string{"LOCK TABLES"}, "db", "*") != nil {
 		t.Error("ALL PRIVILEGES lacks LOCK TABLES")
 	}
