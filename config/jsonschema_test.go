@@ -4,24 +4,29 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 )
 
-// compiled is the schema as a validator that is not ours reads it.
-func compiled(t *testing.T) *jsonschema.Schema {
-	t.Helper()
+var compileSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(JSONSchema()))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	c := jsonschema.NewCompiler()
 	if err := c.AddResource("slotline.json", doc); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	s, err := c.Compile("slotline.json")
+	return c.Compile("slotline.json")
+})
+
+// compiled is the schema as a validator that is not ours reads it.
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	s, err := compileSchema()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,18 +34,25 @@ func (w *wholeLine) statusOf(t *testing.T, status int) (s line.Status) {
 	return s
 }
 
-// The swap of a rebuild fences the live sink. It takes its partitions back within seconds, also those that no event comes
-// to, and once each.
-func TestIdlePartitionsAreTakenBackAfterASwap(t *testing.T) {
-	harness.Proof(t)
-	w := newLine(t, sharedServers(t), "")
+// drainedLine is a line that runs and has applied some hundreds of flights.
+func drainedLine(t *testing.T) (w *wholeLine, run *harness.Process) {
+	t.Helper()
+	w = newLine(t, sharedServers(t), "")
 	flights, err := nyc.Flights(func(id uint64) bool { return id%1000 == 0 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := w.start(t, "run")
+	run = w.start(t, "run")
 	w.emit(t, flights, 1)
 	w.waitDrained(t, time.Minute)
+	return w, run
+}
+
+// The swap of a rebuild fences the live sink. It takes its partitions back within seconds, also those that no event comes
+// to, and once each.
+func TestIdlePartitionsAreTakenBackAfterASwap(t *testing.T) {
+	harness.Proof(t)
+	w, run := drainedLine(t)
 	epochs := func() (sum int) {
 		return count(t, w.shards["s1"], "SELECT SUM(owner_epoch) FROM slotline_progress WHERE sink='mysql'")
 	}
@@ -213,14 +220,7 @@ func TestCommandsWithoutASecretShowTheRest(t *testing.T) {
 // there: what the lanes had published to the one before is no lag.
 func TestStatusAfterATopicWasMadeAnew(t *testing.T) {
 	harness.Proof(t)
-	w := newLine(t, sharedServers(t), "")
-	flights, err := nyc.Flights(func(id uint64) bool { return id%1000 == 0 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := w.start(t, "run")
-	w.emit(t, flights, 1)
-	w.waitDrained(t, time.Minute)
+	w, run := drainedLine(t)
 	run.Stop(t, time.Minute)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(w.kafka.Brokers...))
 	if err != nil {

@@ -228,17 +228,8 @@ func TestP6_AgainstOLAPNamesTheWrongSide(t *testing.T) {
 		w.waitDrained(t, time.Minute)
 		s1, s2 := w.shards["s1"], w.shards["s2"]
 		named := damage(t, s1)
-		type row struct {
-			carrier string
-			id      uint64
-		}
-		var rows []row
-		each(t, s2, "SELECT carrier, flight_id FROM flights_201304 WHERE NOT _deleted ORDER BY flight_id LIMIT 4", func(scan func(...any)) {
-			var r row
-			scan(&r.carrier, &r.id)
-			rows = append(rows, r)
-		})
-		is := func(r row) string { return fmt.Sprintf("carrier='%s' AND flight_id=%d", r.carrier, r.id) }
+		rows := rowsToHarm(t, s2, "flights_201304")
+		is := func(r flightKey) string { return fmt.Sprintf("carrier='%s' AND flight_id=%d", r.carrier, r.id) }
 		columns := "carrier,flight_id,sched_dep,origin,dest,status,cancelled,dep_delay,arr_delay,distance,_ver"
 		w.remove(t, is(rows[0]))
 		w.change(t, "status", "'harmed'", is(rows[1]))
@@ -283,7 +274,9 @@ func TestP6_AgainstOLAPNamesTheWrongSide(t *testing.T) {
 			name, _, _ := strings.Cut(text, "  ")
 			want[strings.Replace(name, "_", " ", 1)] = "s1 is wrong)"
 		}
-		name := func(r row, more uint64) string { return fmt.Sprintf("flights 201304 %s %d", r.carrier, r.id+more) }
+		name := func(r flightKey, more uint64) string {
+			return fmt.Sprintf("flights 201304 %s %d", r.carrier, r.id+more)
+		}
 		storeIsWrong := store + " is wrong)"
 		want[name(rows[0], 0)], want[name(rows[1], 0)], want[name(rows[2], 7_000_000)] = storeIsWrong, storeIsWrong, storeIsWrong
 		want[name(rows[3], 0)] = "s1 is wrong)"

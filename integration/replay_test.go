@@ -34,22 +34,29 @@ func replayFlights(t *testing.T, of uint64, parts uint64) (list [][]nyc.Flight, 
 	return list, want
 }
 
-// damage harms four rows of a shard as no sink would, and says how verify must name each.
-func damage(t *testing.T, db *sql.DB) (named []string) {
+type flightKey struct {
+	carrier string
+	id      uint64
+}
+
+// rowsToHarm are the first four rows of a table.
+func rowsToHarm(t *testing.T, db *sql.DB, table string) (rows []flightKey) {
 	t.Helper()
-	type row struct {
-		carrier string
-		id      uint64
-	}
-	var rows []row
-	each(t, db, "SELECT carrier, flight_id FROM flights_201303 WHERE NOT _deleted ORDER BY flight_id LIMIT 4", func(scan func(...any)) {
-		var r row
+	each(t, db, "SELECT carrier, flight_id FROM "+table+" WHERE NOT _deleted ORDER BY flight_id LIMIT 4", func(scan func(...any)) {
+		var r flightKey
 		scan(&r.carrier, &r.id)
 		rows = append(rows, r)
 	})
 	if len(rows) < 4 {
 		t.Fatal("too few rows to harm")
 	}
+	return rows
+}
+
+// damage harms four rows of a shard as no sink would, and says how verify must name each.
+func damage(t *testing.T, db *sql.DB) (named []string) {
+	t.Helper()
+	rows := rowsToHarm(t, db, "flights_201303")
 	exec := func(query string, args ...any) {
 		t.Helper()
 		if _, err := db.Exec(query, args...); err != nil {
@@ -70,7 +77,7 @@ func damage(t *testing.T, db *sql.DB) (named []string) {
 		" FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[2].carrier, rows[2].id)
 	exec("INSERT INTO flights_201305 ("+columns+") SELECT "+columns+" FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[3].carrier, rows[3].id)
 	exec("DELETE FROM flights_201303 WHERE carrier=? AND flight_id=?", rows[3].carrier, rows[3].id)
-	at := func(month int, r row, more uint64) string {
+	at := func(month int, r flightKey, more uint64) string {
 		return fmt.Sprintf("flights_2013%02d %s %d  ", month, r.carrier, r.id+more)
 	}
 	return []string{at(3, rows[0], 0) + "missing", at(3, rows[1], 0) + "live _ver", at(3, rows[2], 5_000_000) + "live _ver",

@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/internal/mysqldb"
@@ -13,16 +12,12 @@ const privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX"
 
 // Grants are the statements that give the outbox's user what apply and the relay need, for a DBA to run.
 func Grants(cfg *config.Config) []string {
-	user := "the_user"
-	if a, err := cfg.Outbox.DSN.Resolve(); err == nil {
-		user = strings.ReplaceAll(strings.ReplaceAll(a.User, `\`, `\\`), "'", "''")
-	}
-	db := mysqldb.Ident(cfg.Outbox.DSN.Database())
+	user, db := mysqldb.GrantTo(cfg.Outbox.DSN), mysqldb.Ident(cfg.Outbox.DSN.Database())
 	return []string{
 		"-- outbox, " + cfg.Outbox.DSN.Place(),
-		fmt.Sprintf("GRANT %s ON %s.* TO '%s'@'%%';", privileges, db, user),
+		fmt.Sprintf("GRANT %s ON %s.* TO %s;", privileges, db, user),
 		"-- optional: the relay then sees who holds a lane table, and does not try to alter it meanwhile",
-		fmt.Sprintf("GRANT SELECT ON performance_schema.metadata_locks TO '%s'@'%%';", user),
+		fmt.Sprintf("GRANT SELECT ON performance_schema.metadata_locks TO %s;", user),
 		"-- a service that only emits needs less:",
 		fmt.Sprintf("-- GRANT SELECT, INSERT ON %s.* TO the service's user;", db),
 	}

@@ -17,8 +17,6 @@ import (
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/outbox"
 	"github.com/slotline/slotline/sinks/mysql"
-	"github.com/slotline/slotline/sinks/olap/clickhouse"
-	"github.com/slotline/slotline/sinks/olap/doris"
 	"github.com/slotline/slotline/sinks/olap/intent"
 )
 
@@ -216,28 +214,23 @@ func (l *Line) doctorOLAP() (list []patient, err error) {
 		needs.Connections = l.connections(l.Config.Sinks.State)
 		list = append(list, l.doctorMySQL("sinks.state "+l.Config.Sinks.State.Place(), db, nil, func(*mysqldb.Server) mysqldb.Needs { return needs }, nil))
 	}
-	add := func(where string, ask func(ctx context.Context) (*checkup.Server, error)) {
+	for _, name := range l.olapSinks() {
+		sink, err := l.openOLAP(name, l.Config, nil, nil, "")
+		if err != nil {
+			return nil, err
+		}
+		l.onClose(func() { _ = sink.Close() })
+		var dsn config.DSN
+		if name == "doris" {
+			dsn = l.Config.Sinks.Doris.DSN
+		} else {
+			dsn = l.Config.Sinks.ClickHouse.DSN
+		}
 		var s *checkup.Server
-		list = append(list, patient{where, func(ctx context.Context) (err error) {
-			s, err = ask(ctx)
+		list = append(list, patient{name + " " + strings.TrimSuffix(dsn.Place(), "/"), func(ctx context.Context) (err error) {
+			s, err = sink.Checkup(ctx)
 			return err
 		}, func() *checkup.Server { return s }, nil})
-	}
-	if c := l.Config.Sinks.ClickHouse; c != nil {
-		sink, err := clickhouse.New(clickhouse.Options{Config: l.Config, Logger: l.Log})
-		if err != nil {
-			return nil, err
-		}
-		l.onClose(func() { _ = sink.Close() })
-		add("clickhouse "+strings.TrimSuffix(c.DSN.Place(), "/"), sink.Checkup)
-	}
-	if c := l.Config.Sinks.Doris; c != nil {
-		sink, err := doris.New(doris.Options{Config: l.Config, Logger: l.Log})
-		if err != nil {
-			return nil, err
-		}
-		l.onClose(func() { _ = sink.Close() })
-		add("doris "+c.DSN.Place(), sink.Checkup)
 	}
 	return list, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/checkup"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/replay"
@@ -26,6 +27,7 @@ type olapSink interface {
 	Grants() []string
 	Find(ctx context.Context, t *event.Table, tenant, id string) (ver int64, err error)
 	Query(ctx context.Context, sql string, rowsMax int, columns func([]string) error, row func([]json.RawMessage) error) (more bool, err error)
+	Checkup(context.Context) (*checkup.Server, error)
 	Maintain(context.Context) // the rollups, until ctx ends
 }
 

@@ -159,8 +159,12 @@ func (s *Server) readOnly(n Needs) checkup.Finding {
 	if !s.is("read_only", true) {
 		return checkup.Finding{}
 	}
-	return checkup.Finding{Sign: checkup.Stops, What: "the server is read-only", Why: unwritten(n),
+	f := checkup.Finding{Sign: checkup.Stops, What: "the server is read-only", Why: "batches wait until it is not",
 		Do: "point the dsn at the primary; or, if this is it, " + s.set("read_only", "OFF")}
+	if n.Outbox {
+		f.Why = "nothing can be emitted, and the relay cannot save what it has published"
+	}
+	return f
 }
 
 // sessionsReadOnly is another switch than read_only: it is what sessions begin with that do not say otherwise, as ours do.
@@ -170,14 +174,6 @@ func (s *Server) sessionsReadOnly(n Needs) checkup.Finding {
 	}
 	return checkup.Finding{Sign: checkup.Hurts, What: "transaction_read_only is ON for new sessions",
 		Why: "a service whose sessions do not say READ WRITE cannot emit; slotline's own sessions do", Do: s.set("transaction_read_only", "OFF")}
-}
-
-// unwritten is what comes of a server that refuses what writes.
-func unwritten(n Needs) string {
-	if n.Outbox {
-		return "nothing can be emitted, and the relay cannot save what it has published"
-	}
-	return "batches wait until it is not"
 }
 
 func (s *Server) flush(n Needs) checkup.Finding {

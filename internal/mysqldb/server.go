@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/slotline/slotline/config"
 )
 
 // Server is what a MySQL server says of itself and of the account that asks. Reading it changes nothing.
@@ -132,6 +134,15 @@ func quoteAccount(account string) string {
 	}
 	quote := strings.NewReplacer(`\`, `\\`, "'", "''").Replace
 	return "'" + quote(account[:at]) + "'@'" + quote(account[at+1:]) + "'"
+}
+
+// GrantTo is the user of a DSN as a GRANT for a DBA names it, on any host; the_user where it is not known here.
+func GrantTo(dsn config.DSN) string {
+	user := "the_user"
+	if a, err := dsn.Resolve(); err == nil {
+		user = a.User
+	}
+	return quoteAccount(user + "@%")
 }
 
 // Heading is "MySQL 8.4.3" or "MariaDB 10.11.14".

@@ -37,23 +37,18 @@ const replayPrivileges = "DELETE, DROP, LOCK TABLES"
 func (s *Sink) Grants() []string {
 	var list []string
 	for _, sh := range s.state.Load().shards {
-		user := "the_user"
-		if a, err := sh.dsn.Resolve(); err == nil {
-			user = a.User
-		}
+		user, db := mysqldb.GrantTo(sh.dsn), mysqldb.Ident(sh.dsn.Database())
 		list = append(list,
 			fmt.Sprintf("-- shard %s, %s", sh.name, sh.dsn.Place()),
-			fmt.Sprintf("GRANT %s ON %s.* TO %s@'%%';", shardPrivileges, mysqldb.Ident(sh.dsn.Database()), sqlString(user)),
+			fmt.Sprintf("GRANT %s ON %s.* TO %s;", shardPrivileges, db, user),
 			"-- to find, at a take-over, who holds the progress row; without it a take-over may wait for a minute",
-			fmt.Sprintf("GRANT SELECT ON performance_schema.* TO %s@'%%'; -- in MariaDB: GRANT PROCESS ON *.*", sqlString(user)))
+			fmt.Sprintf("GRANT SELECT ON performance_schema.* TO %s; -- in MariaDB: GRANT PROCESS ON *.*", user))
 		if s.keep > 0 {
 			list = append(list, "-- months.keep is set: for slotline tables retire alone",
-				fmt.Sprintf("GRANT DROP ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
+				fmt.Sprintf("GRANT DROP ON %s.* TO %s;", db, user))
 		}
 		list = append(list, "-- for slotline replay alone",
-			fmt.Sprintf("GRANT "+replayPrivileges+" ON %s.* TO %s@'%%';", mysqldb.Ident(sh.dsn.Database()), sqlString(user)))
+			fmt.Sprintf("GRANT "+replayPrivileges+" ON %s.* TO %s;", db, user))
 	}
 	return list
 }
-
-func sqlString(s string) string { return string(appendText(nil, []byte(s))) }

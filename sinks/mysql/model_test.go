@@ -725,7 +725,7 @@ func (m *model) event(kind int, id, version int64, deleted, broken bool) modelEv
 	} else {
 		r := m.layout.Route(tenant, "")
 		p, made.shards = r.Partition, []string{m.layout.ShardName(r.Shard)}
-		key = sqlString(tenant) + "," + key
+		key = string(appendText(nil, []byte(tenant))) + "," + key
 	}
 	made.key, made.month = physicalName(t, month)+"|"+key, month
 	_, made.message.Record = e.AppendRecord(nil, event.Source("model"))

@@ -102,6 +102,11 @@ type querier interface {
 
 // each runs a query that reads much and passes on each row's values as texts, nil for NULL, which are good until it returns.
 func (s *Sink) each(ctx context.Context, q querier, query string, row func(f []sql.RawBytes) error) error {
+	return s.eachNamed(ctx, q, query, func(_ []string, f []sql.RawBytes) error { return row(f) })
+}
+
+// eachNamed is each, with the columns' names.
+func (s *Sink) eachNamed(ctx context.Context, q querier, query string, row func(names []string, f []sql.RawBytes) error) error {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	rows, err := q.QueryContext(ctx, query)
@@ -121,7 +126,7 @@ func (s *Sink) each(ctx context.Context, q querier, query string, row func(f []s
 		if err := rows.Scan(into...); err != nil {
 			return err
 		}
-		if err := row(fields); err != nil {
+		if err := row(names, fields); err != nil {
 			return err
 		}
 	}

@@ -66,30 +66,14 @@ func (s *Sink) partitions(ctx context.Context, t *event.Table, physical string) 
 func (s *Sink) byName(ctx context.Context, query string, row func(value map[string]string)) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
-	rows, err := s.catalog.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return err
-	}
-	for rows.Next() {
-		fields, into := make([]sql.NullString, len(names)), make([]any, len(names))
-		for i := range fields {
-			into[i] = &fields[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return err
-		}
+	return s.eachNamed(ctx, s.catalog, query, func(names []string, f []sql.RawBytes) error {
 		value := map[string]string{}
 		for i, name := range names {
-			value[strings.ToLower(name)] = fields[i].String
+			value[strings.ToLower(name)] = string(f[i])
 		}
 		row(value)
-	}
-	return rows.Err()
+		return nil
+	})
 }
 
 // dataSize reads "12.345 KB".

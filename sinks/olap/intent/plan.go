@@ -79,12 +79,8 @@ const privileges = "SELECT, INSERT, UPDATE, DELETE, CREATE"
 // Grants are the statements that give the user of sinks.state what apply and the sinks need, where it is no database of
 // another purpose.
 func Grants(cfg *config.Config) []string {
-	user := "the_user"
-	if a, err := cfg.Sinks.State.Resolve(); err == nil {
-		user = strings.ReplaceAll(strings.ReplaceAll(a.User, `\`, `\\`), "'", "''")
-	}
 	return []string{"-- sinks.state, " + cfg.Sinks.State.Place(),
-		fmt.Sprintf("GRANT %s ON %s.* TO '%s'@'%%';", privileges, mysqldb.Ident(cfg.Sinks.State.Database()), user)}
+		fmt.Sprintf("GRANT %s ON %s.* TO %s;", privileges, mysqldb.Ident(cfg.Sinks.State.Database()), mysqldb.GrantTo(cfg.Sinks.State))}
 }
 
 // Needs is what apply and the sinks need of the server of sinks.state. It asks nobody.
