@@ -213,6 +213,7 @@ func TestP7_MySQLSinkBisectsWhatStagingRefuses(t *testing.T) {
 	w := newWire(t, server.Addr, paths.see)
 	l := newShardLine(t, server, shardLineTables, w.addr())
 	l.stagingRows = 10
+	l.makeNovember("s1")
 	if _, err := l.dbs["s1"].Exec("ALTER TABLE items_202611 ADD CONSTRAINT no_bad CHECK (name <> 'bad')"); err != nil {
 		t.Fatal(err)
 	}

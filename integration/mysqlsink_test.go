@@ -297,6 +297,7 @@ func TestP4_MySQLSinkConnectionCutInsideTransaction(t *testing.T) {
 // P7: the rows that the server refuses are found by halving; neighbours and the next lower version are applied.
 func TestP7_MySQLSinkBisectsToTheBadRows(t *testing.T) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	l.makeNovember("s1")
 	if _, err := l.dbs["s1"].Exec("ALTER TABLE items_202611 ADD CONSTRAINT no_bad CHECK (name <> 'bad')"); err != nil {
 		t.Fatal(err)
 	}
@@ -364,6 +365,7 @@ func TestP7_MySQLSinkRejectsWhatATableCannotHold(t *testing.T) {
 // kafka-connect-jdbc#575: a secondary UNIQUE key is refused before anything is written, and named.
 func TestMySQLSinkRefusesSecondaryUniqueKey(t *testing.T) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	l.makeNovember("s1")
 	if _, err := l.dbs["s1"].Exec("ALTER TABLE items_202611 ADD UNIQUE KEY uk_name (name)"); err != nil {
 		t.Fatal(err)
 	}
@@ -559,6 +561,7 @@ func TestP4_MySQLSinkDatabaseWentBack(t *testing.T) {
 // A column that the file gained reaches every table by apply, while a sink with the older file runs.
 func TestMySQLSinkAddColumnEverywhere(t *testing.T) {
 	l := newShardLine(t, harness.MySQL(t), shardLineTables, "")
+	l.makeNovember("s1") // a table that both files know
 	running := l.takeOver(l.sink("old"), 1)
 	a := l.tenantIn(1, "s1")
 	old := item(a, 1, "x")
