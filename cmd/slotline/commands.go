@@ -79,7 +79,7 @@ Exit status: 0 done, 1 failed, 2 wrong use or file, 3 differences found (dry run
 	flags.StringVar(&o.logFormat, "log-format", "text", "log lines on stderr: text or json")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(initCommand(o), applyCommand(o), doctorCommand(o), runCommand(o), relayCommand(o), sinkCommand(o), statusCommand(o),
-		routeCommand(o), whereCommand(o), tablesCommand(o), outboxCommand(o), dlqCommand(o), replayCommand(o), archiveCommand(o), queryCommand(o), genCommand(o), versionCommand(o))
+		routeCommand(o), whereCommand(o), tablesCommand(o), outboxCommand(o), dlqCommand(o), replayCommand(o), archiveCommand(o), queryCommand(o), benchCommand(o), genCommand(o), versionCommand(o))
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

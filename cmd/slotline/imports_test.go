@@ -30,7 +30,7 @@ var levels = [][]string{
 	{"producer"},
 	{"outbox/kafka", "outbox/outboxtest"},
 	{"outbox"},
-	{"internal/kafka", "internal/progress", "internal/intake", "internal/rowsum"},
+	{"internal/kafka", "internal/progress", "internal/intake", "internal/rowsum", "internal/load"},
 	{"lease", "internal/plan", "internal/deadletter"},
 	{"internal/mysqldb"},
 	{"internal/checkup"},

@@ -382,6 +382,7 @@ func verOf(version int64, op event.Op) int64 {
 type whereStore struct {
 	name, sink string
 	look       func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error)
+	find       func(ctx context.Context, t *event.Table, e Entity) ([]StoredRow, error) // the rows of look alone
 }
 
 // whereStores are the stores that can be asked; notAsked is told of those whose secrets cannot be resolved.
@@ -399,7 +400,14 @@ func (l *Line) whereStores(t *event.Table, shards []string, notAsked func(string
 			continue
 		}
 		db := l.shards[i]
-		stores = append(stores, whereStore{name, "mysql", func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
+		find := func(ctx context.Context, t *event.Table, e Entity) (rows []StoredRow, err error) {
+			found, err := sink.Find(ctx, shard.Name, t, e.Tenant, e.ID, e.Month)
+			for _, f := range found {
+				rows = append(rows, storedRow(f.Table, f.Ver))
+			}
+			return rows, err
+		}
+		stores = append(stores, whereStore{name: name, sink: "mysql", find: find, look: func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
 			r := &StoreRow{Store: name, sink: "mysql", Rows: []StoredRow{}}
 			if err := r.stands(ctx, db, parts); err != nil {
 				return nil, mysqldb.Wrap(err, "SL9018", name)
@@ -408,10 +416,8 @@ func (l *Line) whereStores(t *event.Table, shards []string, notAsked func(string
 			if r.retired, r.below, err = retiredMonths(ctx, db, l.Config.Line, name); err != nil {
 				return nil, mysqldb.Wrap(err, "SL9018", name)
 			}
-			rows, err := sink.Find(ctx, shard.Name, t, e.Tenant, e.ID, e.Month)
-			for _, found := range rows {
-				r.add(found.Table, found.Ver)
-			}
+			rows, err := find(ctx, t, e)
+			r.Rows = append(r.Rows, rows...)
 			return r, err
 		}})
 	}
@@ -425,24 +431,27 @@ func (l *Line) whereStores(t *event.Table, shards []string, notAsked func(string
 			continue
 		}
 		l.onClose(func() { _ = olap.Close() })
-		stores = append(stores, whereStore{name, name, func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
+		find := func(ctx context.Context, t *event.Table, e Entity) (rows []StoredRow, err error) {
+			ver, err := olap.Find(ctx, t, e.Tenant, e.ID)
+			if ver > 0 {
+				rows = append(rows, storedRow(t.Name, ver))
+			}
+			return rows, err
+		}
+		stores = append(stores, whereStore{name: name, sink: name, find: find, look: func(ctx context.Context, t *event.Table, e Entity, parts []event.Partition) (*StoreRow, error) {
 			r := &StoreRow{Store: name, sink: name, Rows: []StoredRow{}}
 			if err := r.stands(ctx, state, parts); err != nil {
 				return nil, mysqldb.Wrap(err, "SL9018", "state "+l.Config.Sinks.State.Place())
 			}
-			ver, err := olap.Find(ctx, t, e.Tenant, e.ID)
-			if ver > 0 {
-				r.add(t.Name, ver)
-			}
+			rows, err := find(ctx, t, e)
+			r.Rows = append(r.Rows, rows...)
 			return r, err
 		}})
 	}
 	return stores, nil
 }
 
-func (r *StoreRow) add(table string, ver int64) {
-	r.Rows = append(r.Rows, StoredRow{table, ver / 2, ver%2 == 1, ver})
-}
+func storedRow(table string, ver int64) StoredRow { return StoredRow{table, ver / 2, ver%2 == 1, ver} }
 
 // stands reads how far the sink has come. Progress is read before rows, and commits with them: what lies below it is there.
 func (r *StoreRow) stands(ctx context.Context, db progress.Querier, parts []event.Partition) error {

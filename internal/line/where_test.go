@@ -24,7 +24,7 @@ func logEvent(offset, version int64, op event.Op) LogEvent {
 func storeAt(next int64, halted bool, vers ...int64) StoreRow {
 	r := StoreRow{Store: "mysql/s1", sink: "mysql", Positions: []StandsAt{{Topic: "flights.events", Partition: 3, Next: next, HaltCode: "SL6001", halted: halted}}}
 	for i, v := range vers {
-		r.add(fmt.Sprintf("flights_20261%d", i), v)
+		r.Rows = append(r.Rows, storedRow(fmt.Sprintf("flights_20261%d", i), v))
 	}
 	return r
 }
