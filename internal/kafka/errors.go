@@ -83,6 +83,11 @@ func Wrap(err error, brokers []string, doing string) error {
 		return &fault.Error{Code: "SL2002", Class: class, Err: err,
 			What: fmt.Sprintf("cannot %s: the topic is not there", doing),
 			Do:   "slotline apply makes it"}
+	case errors.Is(err, kerr.InvalidTimestamp):
+		return &fault.Error{Code: "SL2016", Class: fault.Transient, Err: err,
+			What: fmt.Sprintf("cannot %s: to the broker this host's clock is too far ahead: %s", doing, answer(err)),
+			Why:  "a record has the time at which it was published, and the broker takes none that is later than its own clock by message.timestamp.after.max.ms, an hour unless set; nothing is lost",
+			Do:   "set the clock of this host right, or the broker's; publishing goes on by itself"}
 	case unreachable(err):
 		return &fault.Error{Code: "SL2001", Class: class, Err: err,
 			What: fmt.Sprintf("cannot %s: %s", doing, whichBroker(err, brokers)),

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -170,6 +171,20 @@ func TestClassify(t *testing.T) {
 		if got := Classify(fmt.Errorf("wrapped: %w", err)); got != want {
 			t.Errorf("%v is %v, want %v", err, got, want)
 		}
+	}
+}
+
+// What the broker says of a clock is said with what to do; so is what has a code of its own, and the rest in Kafka's words.
+func TestWrapNamesWhatKafkaAnswers(t *testing.T) {
+	for err, want := range map[error]string{kerr.InvalidTimestamp: "SL2016", kerr.MessageTooLarge: "SL2007", kerr.UnknownTopicOrPartition: "SL2002",
+		kerr.TopicAuthorizationFailed: "SL2006", kerr.NotEnoughReplicas: "SL2010"} {
+		got := Wrap(fmt.Errorf("producing: %w", err), []string{"kafka1:9092"}, "publish to topic t partition 4")
+		if fault.CodeOf(got) != want || !strings.Contains(got.Error(), "cannot publish to topic t partition 4: ") || !errors.Is(got, err) {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+	if err := Wrap(kerr.InvalidTimestamp, nil, "publish"); !strings.Contains(err.Error(), "clock is too far ahead") || Classify(kerr.InvalidTimestamp) != fault.Transient {
+		t.Error(err)
 	}
 }
 
