@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -312,6 +313,7 @@ func sinkCommand(o *options) *cobra.Command {
 
 func acceptGapCommand(o *options) *cobra.Command {
 	var gap line.Gap
+	var numbers []string
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "accept-gap", Args: cobra.NoArgs,
@@ -320,10 +322,15 @@ func acceptGapCommand(o *options) *cobra.Command {
 for good (no archive, no outbox copy), this moves the sink to the log's start. It asks before it does, and writes who,
 when, why and which offsets into slotline_gap beside the progress. Restarting the sink is not needed. With --to it goes
 past a record or batch that halts the sink and is no gap of the log.`,
-		Example: `  slotline sink accept-gap --sink mysql --partition 11 --why "topic was recreated, INC-1204"`,
+		Example: `  slotline sink accept-gap --sink mysql --partition 11 --why "disk was lost, INC-1204"
+  slotline sink accept-gap --sink clickhouse --partition all --why "topic was made anew, INC-1207"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if gap.Partition < 0 {
-				return usageError{errors.New("--partition is needed: slotline status names the halted ones")}
+			partitions, err := partitionsOf(numbers)
+			if err != nil {
+				return usageError{err}
+			}
+			if gap.To >= 0 && len(partitions) != 1 {
+				return usageError{errors.New("--to is an offset of one partition: name that one with --partition")}
 			}
 			if gap.Why == "" {
 				return usageError{errors.New(`--why is needed: it is recorded with the gap, e.g. --why "topic recreated, INC-1204"`)}
@@ -336,30 +343,54 @@ past a record or batch that halts the sink and is no gap of the log.`,
 				return err
 			}
 			defer l.Close()
-			lost, err := l.FindGap(cmd.Context(), gap)
+			list, err := l.FindGaps(cmd.Context(), gap, partitions)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(os.Stderr, lost)
+			for _, lost := range list {
+				fmt.Fprintln(os.Stderr, lost)
+			}
 			if !yes && !confirm(cmd.InOrStdin(), "Accept that these are lost?") {
 				fmt.Fprintln(os.Stderr, "Nothing was changed.")
 				return exit(exitFailed)
 			}
-			if err := l.AcceptGap(cmd.Context(), lost); err != nil {
-				return err
+			for _, lost := range list {
+				if err := l.AcceptGap(cmd.Context(), lost); err != nil {
+					return err
+				}
 			}
-			fmt.Fprintln(os.Stderr, "Accepted and recorded in slotline_gap. A running sink takes the partition up within ten seconds.")
+			fmt.Fprintln(os.Stderr, "Accepted and recorded in slotline_gap. A running sink takes them up within ten seconds.")
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&gap.Sink, "sink", "mysql", "`name` of the sink: mysql, clickhouse or doris")
 	cmd.Flags().StringVar(&gap.Topic, "topic", "", "`topic`; the line's when not given")
-	cmd.Flags().Int32Var(&gap.Partition, "partition", -1, "`number` of the halted partition")
+	cmd.Flags().StringSliceVar(&numbers, "partition", nil, "`numbers` of halted partitions, separated by commas; all for each that is halted at a gap")
 	cmd.Flags().Int64Var(&gap.To, "to", -1, "go on from this `offset`, past records that the sink can never take; without it, from where the log goes on")
 	cmd.Flags().StringVar(&gap.Why, "why", "", "`reason`, recorded")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().StringVar(&gap.Who, "who", "", "`name` recorded; the login name when not given")
 	return cmd
+}
+
+// partitionsOf reads --partition: numbers, or nil for all.
+func partitionsOf(numbers []string) (list []int32, err error) {
+	if slices.Equal(numbers, []string{"all"}) {
+		return nil, nil
+	}
+	for _, text := range numbers {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("--partition %.40q: write numbers as slotline status shows them, separated by commas, or all", text)
+		}
+		if !slices.Contains(list, int32(n)) {
+			list = append(list, int32(n))
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("--partition is needed: slotline status names the halted ones; all is each that is halted at a gap")
+	}
+	return list, nil
 }
 
 func whoAmI() string {

@@ -21,12 +21,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	}](err); ok {
 		if m := flagNamed.FindStringSubmatch(err.Error()); m != nil && cmd.Flag(m[1]) != nil {
 			takes, write := "takes another value", ""
-			switch kind := cmd.Flag(m[1]).Value.Type(); kind {
-			case "int", "int32", "int64", "uint", "uint64":
+			switch cmd.Flag(m[1]).Value.Type() {
+			case "int", "int64", "uint", "uint64":
 				takes, write = "takes a whole number", "--"+m[1]+" 10"
-				if kind == "int32" {
-					takes += " from -2147483648 to 2147483647"
-				}
+			case "float64":
+				takes, write = "takes a number", "--"+m[1]+" 200"
 			case "duration":
 				takes, write = "takes a duration", "--"+m[1]+" 30s"
 			case "bool":

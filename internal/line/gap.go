@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/kafka"
@@ -49,12 +51,45 @@ func (l *LostOffsets) String() string {
 	return text
 }
 
-// FindGap looks at the log and at the sink's progress, and says what accepting the gap would give up. It changes
-// nothing. A partition that is not halted, or whose log has no gap, is refused.
-func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
+// FindGaps looks at the log and at the sink's progress, and says what accepting the gaps of the partitions would give up. It
+// changes nothing. A partition that is not halted, or whose log has no gap, is refused; nil partitions are all that are halted at
+// one. Gap's own Partition is not read.
+func (l *Line) FindGaps(ctx context.Context, g Gap, partitions []int32) (list []*LostOffsets, err error) {
 	if err := l.loadLayout(ctx); err != nil {
 		return nil, err
 	}
+	cl, err := l.kafkaClient(ctx, "accept-gap")
+	if err != nil {
+		return nil, err
+	}
+	defer cl.Close()
+	every := partitions == nil
+	if every {
+		for n := range l.layout.Partitions() {
+			partitions = append(partitions, int32(n))
+		}
+	}
+	for _, g.Partition = range partitions {
+		lost, err := l.findGap(ctx, cl, g)
+		switch {
+		case every && fault.CodeOf(err) == codeNoGap:
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, lost)
+		}
+	}
+	if len(list) == 0 {
+		return nil, &fault.Error{Code: codeNoGap, Class: fault.Usage, What: fmt.Sprintf("sink %s: no partition is halted at a gap; nothing was changed", g.Sink),
+			Do: "see slotline status: other halts have other remedies"}
+	}
+	return list, nil
+}
+
+// codeNoGap is of a partition that is not halted at a gap.
+const codeNoGap = "SL9010"
+
+func (l *Line) findGap(ctx context.Context, cl *kgo.Client, g Gap) (*LostOffsets, error) {
 	if g.Topic == "" {
 		g.Topic = l.Config.Kafka.Topic
 	}
@@ -71,11 +106,6 @@ func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
 	if err != nil {
 		return nil, err
 	}
-	cl, err := l.kafkaClient(ctx, "accept-gap")
-	if err != nil {
-		return nil, err
-	}
-	defer cl.Close()
 	part := event.Partition{Topic: g.Topic, Number: g.Partition}
 	lost := &LostOffsets{Gap: g}
 	for _, s := range stores {
@@ -111,7 +141,7 @@ func (l *Line) FindGap(ctx context.Context, g Gap) (*LostOffsets, error) {
 		lost.stores = append(lost.stores, s)
 	}
 	if len(lost.stores) == 0 {
-		return nil, &fault.Error{Code: "SL9010", Class: fault.Usage,
+		return nil, &fault.Error{Code: codeNoGap, Class: fault.Usage,
 			What: fmt.Sprintf("sink %s, %s partition %d is not halted at a gap; nothing was changed", g.Sink, g.Topic, g.Partition),
 			Do:   "see slotline status: other halts have other remedies; --to OFFSET goes past a record that no sink can read"}
 	}
@@ -160,7 +190,7 @@ func (l *Line) stores(g Gap) ([]lostStore, error) {
 		What: fmt.Sprintf("%s has no sink %q", l.Config.File, g.Sink), Do: "write --sink mysql, or clickhouse or doris where the file has it"}
 }
 
-// AcceptGap moves the sink past what FindGap found. A sink that runs takes the partition up again by itself.
+// AcceptGap moves the sink past what FindGaps found. A sink that runs takes the partition up again by itself.
 func (l *Line) AcceptGap(ctx context.Context, lost *LostOffsets) error {
 	for _, s := range lost.stores {
 		if err := progress.AcceptGap(ctx, s.db, s.gap); err != nil {
