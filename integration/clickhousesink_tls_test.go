@@ -72,14 +72,14 @@ func TestClickHouseSinkTLS(t *testing.T) {
 	l.applyBatch(o, l.cut(o, l.message(1, "items", event.Upsert, 1, item(l.tenant(1), 1, "one"))))
 	l.wantView("items_now", "item,name", "1|one")
 
-	for _, c := range []struct{ name, hosts, want string }{
-		{"a certificate that is not trusted", l.hosts, "certificate"},
-		{"a port without TLS", server.Addr, "TLS handshake"},
+	for _, c := range []struct{ name, hosts, want, do string }{
+		{"a certificate that is not trusted", l.hosts, "certificate", "secure=skip-verify"},
+		{"a port without TLS", server.Addr, "TLS handshake", "take secure out of sinks.clickhouse.dsn"},
 	} {
 		l.hosts, l.params = c.hosts, "secure=true"
 		s := l.sink("b")
 		_, err := s.TakeOver(t.Context(), s.Groups()[0])
-		if !fault.Is(err, fault.Usage) || !strings.Contains(err.Error(), c.want) {
+		if !fault.Is(err, fault.Usage) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.do) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

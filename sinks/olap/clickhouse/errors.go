@@ -166,6 +166,13 @@ func wrap(err error, code, where string) error {
 	if t, ok := errors.AsType[*typeError](err); ok {
 		e.What, e.Do = where+": "+t.Error(), doApply
 	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		e.Why = "the port answers, and not as TLS does"
+		e.Do = "name the server's secure native port (9440 unless set), or take secure out of sinks.clickhouse.dsn"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		e.Do = "give the server a certificate for this name, of an authority that this host trusts; secure=skip-verify encrypts without knowing with whom"
+	}
 	if x, ok := ch.AsException(err); ok {
 		k := codes[x.Code]
 		e.What = fmt.Sprintf("%s: %s (code %d)", where, message(x), x.Code)
