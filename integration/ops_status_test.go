@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -85,6 +86,39 @@ func TestIdlePartitionsAreTakenBackAfterASwap(t *testing.T) {
 		t.Errorf("the job's process ended with %d:\n%s", r.Code, r.Stderr)
 	}
 	run.Stop(t, time.Minute)
+}
+
+// A watch looks again and again until it is ended, and ends as its last look says.
+func TestStatusWatch(t *testing.T) {
+	t.Parallel()
+	w := newLine(t, sharedServers(t), "")
+	p := w.start(t, "status", "--watch=500ms", "-o", "json")
+	within(t, "status has looked three times", func() bool { return strings.Count(p.Stdout(), `"layout_epoch"`) >= 3 })
+	if _, err := w.shards["s1"].Exec("UPDATE slotline_progress SET halted_at = UTC_TIMESTAMP(6), halt_code = 'SL6001', halt_text = 'on purpose'"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "status shows what was halted meanwhile", func() bool { return strings.Contains(p.Stdout(), "on purpose") })
+	r := p.Stop(t, time.Minute)
+	if r.Code != 4 || r.Stderr != "" {
+		t.Errorf("exit status %d: %s", r.Code, r.Stderr)
+	}
+	looks := json.NewDecoder(strings.NewReader(r.Stdout))
+	var first, last line.Status
+	for n := 0; ; n++ {
+		var s line.Status
+		if err := looks.Decode(&s); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			first = s
+		}
+		last = s
+	}
+	if !last.At.After(first.At) || len(first.Halted) != 0 || len(last.Halted) == 0 {
+		t.Errorf("first look %+v, last %+v", first, last)
+	}
 }
 
 // silence is the address of a server that takes connections and never says anything, as one that is paused.

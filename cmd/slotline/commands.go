@@ -410,38 +410,6 @@ func confirm(in io.Reader, question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-func statusCommand(o *options) *cobra.Command {
-	return &cobra.Command{
-		Use: "status", Args: cobra.NoArgs, Short: "Every stage: lag, owner, what is halted and what to do",
-		Long: `Status reads the databases alone: what relays and sinks have written of lanes, progress, owners and halts. It asks neither
-Kafka nor the processes: lag is what a relay has published and a sink has not applied, and a stage that stands still
-shows by its age. A database that does not answer is named, and hides none of the others.
-
-Exit status: 4 when something is halted, 1 when a database could not be asked.`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			l, err := o.open()
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			status, err := l.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := render(o.output, status, status.WriteText); err != nil {
-				return err
-			}
-			if len(status.Halted) > 0 {
-				return exit(exitHalted)
-			}
-			if status.Partial() {
-				return exit(exitFailed)
-			}
-			return nil
-		},
-	}
-}
-
 func routeCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "route TENANT", Args: cobra.ExactArgs(1),

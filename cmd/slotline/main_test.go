@@ -101,6 +101,8 @@ func TestExitStatusOfWrongUse(t *testing.T) {
 		{[]string{"sink", "accept-gap", "--partition", "1,all", "--why", "x"}, `--partition "all": write numbers`},
 		{[]string{"sink", "accept-gap", "--partition", "3,-1", "--why", "x"}, `--partition "-1": write numbers`},
 		{[]string{"sink", "accept-gap", "--partition", "3,4", "--to", "7", "--why", "x"}, "--to is an offset of one partition"},
+		{[]string{"status", "--watch=1ms"}, "--watch is at least 500ms"},
+		{[]string{"status", "--watch=often"}, "the flag takes a duration"},
 		{[]string{"bench", "--rate", "many"}, `--rate "many": the flag takes a number`},
 		{[]string{"bench", "--rate", "-1"}, "--rate is 0"},
 		{[]string{"bench", "--for", "2h"}, "--for is above 0"},
@@ -171,5 +173,13 @@ func TestYAMLHasTheKeysOfJSON(t *testing.T) {
 	status, out, _ := capture(t, "route", "UA", "-c", file, "-o", "yaml")
 	if status != 0 || !strings.Contains(out, "tenant: UA\n") || !strings.Contains(out, "- slot: ") {
 		t.Errorf("status %d\n%s", status, out)
+	}
+}
+
+// What is drawn over an older look leaves nothing of it.
+func TestRedrawn(t *testing.T) {
+	b := redrawn("a\n\nb c\n")
+	if got, want := b.String(), "\x1b[Ha\x1b[K\n\x1b[K\nb c\x1b[K\n\x1b[J"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -11,8 +11,12 @@ import (
 
 // render prints v to stdout as table, json or yaml. The yaml has the keys of the json.
 func render(format string, v any, table func(io.Writer) error) error {
+	return renderTo(os.Stdout, format, v, table)
+}
+
+func renderTo(w io.Writer, format string, v any, table func(io.Writer) error) error {
 	if format == "table" {
-		return table(os.Stdout)
+		return table(w)
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -22,7 +26,7 @@ func render(format string, v any, table func(io.Writer) error) error {
 		return err
 	}
 	if format == "json" {
-		_, err := os.Stdout.Write(buf.Bytes())
+		_, err := w.Write(buf.Bytes())
 		return err
 	}
 	var node yaml.Node
@@ -30,7 +34,7 @@ func render(format string, v any, table func(io.Writer) error) error {
 		return err
 	}
 	plain(&node)
-	out := yaml.NewEncoder(os.Stdout)
+	out := yaml.NewEncoder(w)
 	out.SetIndent(2)
 	if err := out.Encode(&node); err != nil {
 		return err
