@@ -1,6 +1,12 @@
 package event
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slotline/slotline/partitioner"
+)
 
 // Kind is a column's logical type.
 type Kind uint8
@@ -56,3 +62,40 @@ type Table struct {
 
 // Broadcast reports whether the table has no tenant and is kept in every shard.
 func (t *Table) Broadcast() bool { return t.Tenant == None }
+
+// PhysicalName is the name of the table in a shard that holds a month's rows: orders_202611, or orders without months.
+func (t *Table) PhysicalName(m partitioner.Month) string {
+	if t.Month == None {
+		return t.Name
+	}
+	return t.Name + "_" + m.String()
+}
+
+// MonthOfName is the month of a table's physical name; ok is false for the name of something else.
+func (t *Table) MonthOfName(name string) (m partitioner.Month, ok bool) {
+	if t.Month == None {
+		return partitioner.NoMonth, name == t.Name
+	}
+	month, ok := strings.CutPrefix(name, t.Name+"_")
+	if !ok || len(month) != len("202611") {
+		return partitioner.NoMonth, false
+	}
+	m, err := partitioner.ParseMonth(month)
+	return m, err == nil
+}
+
+// KeyArgument is a key's canonical text as an argument of its column's type: an integer column is not compared with a string, which
+// would go by way of floating point.
+func (c *Column) KeyArgument(text string) any {
+	switch c.Type.Kind {
+	case Int32, Int64:
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	case Uint64:
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return n
+		}
+	}
+	return text
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/inforce"
 	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
@@ -295,7 +296,7 @@ func (l *Line) checkDatabases(ctx context.Context, outboxDB *sql.DB) error {
 // planLayout adds the storing of the layout, where it is not stored yet.
 func (l *Line) planLayout(ctx context.Context, p *Plan, db *sql.DB, shard, where string, c *change) error {
 	layout := c.target
-	stored, err := readLayout(ctx, db, l.Config.Line, shard, where)
+	stored, err := inforce.Read(ctx, db, l.Config.Line, shard, where)
 	if err != nil {
 		return mysqldb.Wrap(err, "SL1807", where)
 	}

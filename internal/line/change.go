@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/inforce"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/plan"
 	"github.com/slotline/slotline/partitioner"
@@ -42,7 +43,7 @@ func (l *Line) appliedLayout(ctx context.Context) (*partitioner.Layout, error) {
 	if err != nil {
 		return nil, mysqldb.Wrap(err, "SL1807", where)
 	}
-	applied, err := readLayout(ctx, db, l.Config.Line, "", where)
+	applied, err := inforce.Read(ctx, db, l.Config.Line, "", where)
 	if err != nil {
 		return nil, mysqldb.Wrap(err, "SL1807", where)
 	}
@@ -224,7 +225,7 @@ func (l *Line) begunLayout(ctx context.Context, applied *partitioner.Layout) (be
 			return nil, err
 		}
 		where := shardWhere(shard)
-		stored, err := readLayout(ctx, db, l.Config.Line, shard.Name, where)
+		stored, err := inforce.Read(ctx, db, l.Config.Line, shard.Name, where)
 		if err != nil {
 			return nil, mysqldb.Wrap(err, "SL1807", where)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
+	"github.com/slotline/slotline/internal/inforce"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/partitioner"
 )
@@ -100,7 +101,7 @@ func (f *follower) ask(ctx context.Context) error {
 	}
 	next := f.now
 	if newer {
-		if next.layout, err = readLayout(ctx, db, f.Config.Line, "", where); err != nil {
+		if next.layout, err = inforce.Read(ctx, db, f.Config.Line, "", where); err != nil {
 			return mysqldb.Wrap(err, "SL1807", where)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/consumers"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/inforce"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/lease"
 	"github.com/slotline/slotline/outbox"
@@ -142,7 +143,7 @@ func (l *Line) checkShards(ctx context.Context) error {
 		}
 		where := fmt.Sprintf("shard %s %s", shard.Name, shard.DSN.Place())
 		ask, cancel := context.WithTimeout(ctx, checkTimeout)
-		stored, err := readLayout(ask, db, l.Config.Line, shard.Name, where)
+		stored, err := inforce.Read(ask, db, l.Config.Line, shard.Name, where)
 		cancel()
 		err = mysqldb.Wrap(err, "SL1809", where)
 		switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/internal/inforce"
 	"github.com/slotline/slotline/internal/kafka"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
@@ -304,7 +305,7 @@ func (l *Line) layoutFromAnywhere(ctx context.Context) (silent, err error) {
 		wg.Go(func() {
 			ask, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
-			stored[i], _ = readLayout(ask, db, l.Config.Line, shard.Name, "shard "+shard.Name)
+			stored[i], _ = inforce.Read(ask, db, l.Config.Line, shard.Name, "shard "+shard.Name)
 		})
 	}
 	wg.Wait()

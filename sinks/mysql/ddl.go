@@ -79,10 +79,7 @@ func columnDDL(c event.Column) string {
 
 // physicalName is the name of a logical table's live physical table: orders_202611, or orders without months.
 func physicalName(t *event.Table, m partitioner.Month) string {
-	if t.Month == event.None {
-		return t.Name
-	}
-	return t.Name + "_" + m.String()
+	return t.PhysicalName(m)
 }
 
 // name is the physical table's that is meant.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/slotline/slotline/event"
@@ -64,7 +63,7 @@ func findSQL(t *event.Table, names []string, tenant, id string) (query string, a
 		var where []string
 		is := func(column int, value string) {
 			where = append(where, mysqldb.Ident(t.Columns[column].Name)+" = ?")
-			args = append(args, keyValue(t.Columns[column], value))
+			args = append(args, t.Columns[column].KeyArgument(value))
 		}
 		if !t.Broadcast() {
 			is(t.Tenant, tenant)
@@ -73,22 +72,6 @@ func findSQL(t *event.Table, names []string, tenant, id string) (query string, a
 		parts = append(parts, fmt.Sprintf("SELECT '%s', `_ver` FROM %s WHERE %s", name, mysqldb.Ident(name), strings.Join(where, " AND ")))
 	}
 	return strings.Join(parts, " UNION ALL "), args
-}
-
-// keyValue is a key's text as its column's type: an integer column is not compared with a string, which would go by way
-// of floating point.
-func keyValue(c event.Column, text string) any {
-	switch c.Type.Kind {
-	case event.Int32, event.Int64:
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n
-		}
-	case event.Uint64:
-		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-			return n
-		}
-	}
-	return text
 }
 
 // monthTables are the physical tables of a logical one that are there, in order of their names; with a month, that one.

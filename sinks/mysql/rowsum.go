@@ -72,7 +72,7 @@ func TenantSums(ctx context.Context, q progress.Querier, t *event.Table, physica
 		return nil, nil
 	}
 	if after != nil {
-		args = append(args, keyValue(t.Columns[t.Tenant], *after))
+		args = append(args, t.Columns[t.Tenant].KeyArgument(*after))
 	}
 	rows, err := q.QueryContext(ctx, tenantSumsSQL(t, physical, after != nil, tenants), args...)
 	if err != nil {
@@ -108,16 +108,16 @@ func RowSums(ctx context.Context, q progress.Querier, t *event.Table, physical, 
 	id := t.Columns[t.ID]
 	if !t.Broadcast() {
 		where += " AND " + mysqldb.Ident(t.Columns[t.Tenant].Name) + "=?"
-		args = append(args, keyValue(t.Columns[t.Tenant], tenant))
+		args = append(args, t.Columns[t.Tenant].KeyArgument(tenant))
 	}
 	if after != nil {
 		where += " AND " + mysqldb.Ident(id.Name) + ">?"
-		args = append(args, keyValue(id, *after))
+		args = append(args, id.KeyArgument(*after))
 	}
 	if ids != nil {
 		where += " AND " + mysqldb.Ident(id.Name) + " IN (" + strings.TrimSuffix(strings.Repeat("?,", len(ids)), ",") + ")"
 		for _, text := range ids {
-			args = append(args, keyValue(id, text))
+			args = append(args, id.KeyArgument(text))
 		}
 	}
 	rows, err := q.QueryContext(ctx, rowSumsSQL(t, physical, where)+fmt.Sprintf(" LIMIT %d", most), args...)
@@ -148,10 +148,10 @@ func RowSums(ctx context.Context, q progress.Querier, t *event.Table, physical, 
 // first.
 func Spreads(ctx context.Context, q progress.Querier, t *event.Table, physical, tenant string, after *string, most int) (list []rowsum.Item, err error) {
 	id, where := t.Columns[t.ID], ""
-	args := []any{keyValue(t.Columns[t.Tenant], tenant)}
+	args := []any{t.Columns[t.Tenant].KeyArgument(tenant)}
 	if after != nil {
 		where = " AND " + mysqldb.Ident(id.Name) + ">?"
-		args = append(args, keyValue(id, *after))
+		args = append(args, id.KeyArgument(*after))
 	}
 	rows, err := q.QueryContext(ctx, fmt.Sprintf("SELECT %[1]s,%[2]s FROM %[3]s WHERE %[4]s=?%[5]s ORDER BY %[1]s LIMIT %[6]d", mysqldb.Ident(id.Name),
 		mysqldb.Ident(t.Columns[t.Spread].Name), mysqldb.Ident(physical), mysqldb.Ident(t.Columns[t.Tenant].Name), where, most), args...)
