@@ -180,12 +180,16 @@ func (a *Archive) readFile(ctx context.Context, p event.Partition, f File, from 
 		return callee
 	}
 	if errors.Is(err, errDamaged) || errors.Is(err, errNotThere) {
-		return &fault.Error{Code: codeDamaged, Class: fault.Fatal, Err: err,
-			What: fmt.Sprintf("archive %s: %s, offsets %d to %d of %s partition %d: %v", a.Place(), name, f.From, f.To-1, p.Topic, p.Number, err),
-			Why:  "nothing of the file was used",
-			Do:   "put the file back as it was, from a copy or an older version of the object; slotline archive verify names all that are damaged"}
+		return a.damaged(p, &f, err)
 	}
 	return a.wrap(err, "read "+name)
+}
+
+func (a *Archive) damaged(p event.Partition, f *File, err error) error {
+	return &fault.Error{Code: codeDamaged, Class: fault.Fatal, Err: err,
+		What: fmt.Sprintf("archive %s: %s, offsets %d to %d of %s partition %d: %v", a.Place(), folder(p)+f.Name, f.From, f.To-1, p.Topic, p.Number, err),
+		Why:  "nothing of the file was used",
+		Do:   "put the file back as it was, from a copy or an older version of the object; slotline archive verify names all that are damaged"}
 }
 
 // sameFile compares a file with its entry.

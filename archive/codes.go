@@ -11,4 +11,5 @@ const (
 	codeNoArchive = "SL7607" // the file has no archive
 	codeEmpty     = "SL7609" // nothing is archived
 	codeUnguarded = "SL7608" // the bucket's service writes over an object though its tag does not match
+	codeChanged   = "SL7610" // what was looked at for a removal is not as it was
 )

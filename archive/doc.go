@@ -1,5 +1,5 @@
-// Package archive keeps closed parts of a line's log as Parquet files in a directory or a bucket, and reads them back: what a
-// rebuild takes in place of what the topics no longer hold.
+// Package archive keeps closed parts of a line's log as Parquet files in a directory or a bucket, and reads them back: what
+// rebuilds and sinks take in place of what the topics no longer hold. It shortens the topics behind itself.
 //
 // # What it promises
 //
@@ -11,6 +11,8 @@
 //   - No record is read from a file whose size or SHA-256 is not what the manifest says.
 //   - A log that does not continue what is archived (another topic or cluster, a cut, removed offsets) is refused, and the
 //     partition and offsets are named.
+//   - Of a topic Trim removes only what was read in files whose digest is right, is older than asked, and is needed by nobody
+//     that the caller knows of: trim.go. It asks again before it does.
 //   - Memory: one row group and one fetch, or one page of each column, whatever the size of the files.
 //
 // # What it assumes

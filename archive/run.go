@@ -38,19 +38,28 @@ type standing struct {
 	err error
 }
 
-// look asks how the topics stand, against the manifests.
-func (a *Archive) look(ctx context.Context) (map[event.Partition]*standing, error) {
-	cl, err := kafka.Open(ctx, a.cfg, "archive", a.log)
+// stand is look for what archive.older_than says, by a client of its own.
+func (a *Archive) stand(ctx context.Context) (map[event.Partition]*standing, error) {
+	cl, err := a.client(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer cl.Close()
+	return a.look(ctx, cl, a.cfg.Archive.OlderThan)
+}
+
+func (a *Archive) client(ctx context.Context) (*kgo.Client, error) {
+	return kafka.Open(ctx, a.cfg, "archive", a.log)
+}
+
+// look asks how the topics stand, against the manifests. due is before what is not older than so much.
+func (a *Archive) look(ctx context.Context, cl *kgo.Client, olderThan time.Duration) (map[event.Partition]*standing, error) {
 	adm := kadm.NewClient(cl)
 	meta, err := adm.BrokerMetadata(ctx)
 	if err != nil {
 		return nil, kafka.Wrap(err, a.cfg.Kafka.Brokers, "ask for the cluster's id")
 	}
-	old, err := adm.ListOffsetsAfterMilli(ctx, time.Now().Add(-a.cfg.Archive.OlderThan).UnixMilli(), a.cfg.Topics()...)
+	old, err := adm.ListOffsetsAfterMilli(ctx, time.Now().Add(-olderThan).UnixMilli(), a.cfg.Topics()...)
 	if err != nil {
 		return nil, kafka.Wrap(err, a.cfg.Kafka.Brokers, "ask for the age of offsets")
 	}
@@ -126,7 +135,7 @@ func continues(m *Manifest, log kafka.Log, cluster, place string) error {
 
 // Status says how all partitions stand.
 func (a *Archive) Status(ctx context.Context) ([]Part, error) {
-	all, err := a.look(ctx)
+	all, err := a.stand(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +177,7 @@ func (a *Archive) Run(ctx context.Context, say func(string)) (Written, error) {
 		return done, a.wrap(err, "begin")
 	}
 	defer end()
-	all, err := a.look(ctx)
+	all, err := a.stand(ctx)
 	if err != nil {
 		return done, err
 	}

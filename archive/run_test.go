@@ -233,7 +233,7 @@ func TestRunThatLookedTooEarlyWritesNothing(t *testing.T) {
 				k.run()
 			}
 			a := k.open()
-			looked, err := a.look(t.Context())
+			looked, err := a.stand(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -70,7 +70,7 @@ var keys = []keySpec{
 		meaning: "Partitions of each topic of events. Part of the layout: on a running line it can grow, and never shrink"},
 	{path: "kafka.replication", kind: count, def: "3", min: 1, max: 15, meaning: "Copies of each partition. 1 for a single broker"},
 	{path: "kafka.retention", kind: choice, def: "forever", choices: []string{"forever"},
-		later:   "shards are rebuilt from the log; what is archived is removed from the topics by hand, until a later release",
+		later:   "brokers that delete by age know of no archive and no sink; slotline archive trim removes what is archived and applied",
 		meaning: "How long events are kept in the topics. Compaction is refused as well: a late repeat would remove the newer event"},
 	{path: "kafka.compression", kind: choice, def: "lz4", choices: []string{"none", "lz4", "zstd"},
 		meaning: "Compression of the records"},

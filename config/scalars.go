@@ -79,6 +79,19 @@ func formatSize(bytes int64) string {
 	return strconv.FormatInt((bytes+kib-1)/kib, 10) + "KiB"
 }
 
+// ParseDuration reads a duration as files have it: 90d, 1h30m, 20ms. The error says what is wrong with the text, and what to
+// write where that is known.
+func ParseDuration(text string) (time.Duration, error) {
+	d, wrong, write := readDuration(text)
+	switch {
+	case wrong == "":
+		return d, nil
+	case write != "":
+		wrong += "\n  write: " + write
+	}
+	return 0, fmt.Errorf("%.70q %s", text, wrong)
+}
+
 // readDuration reads 90d, 1h30m, 20ms: Go's form, and days in front.
 func readDuration(text string) (d time.Duration, wrong, write string) {
 	const daysMax = 100_000 // a Duration holds 106,751

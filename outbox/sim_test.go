@@ -288,7 +288,7 @@ func (s *sim) takeOver() {
 	state := s.load()
 	var entries []tailEntry
 	for p, log := range s.logs {
-		for off := max(0, state.offsets[s.names[p]]-tailBack); off < int64(len(log)); off++ {
+		for off := max(0, state.offsets[s.names[p]]-TailBack); off < int64(len(log)); off++ {
 			rec := log[off]
 			if rec.hidden {
 				continue

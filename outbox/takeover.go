@@ -73,11 +73,11 @@ func (s *session) takeOver(ctx context.Context) (*reader, *flow, error) {
 	return r, newFlow(s.router.names, state, rule.skip, o.flow), nil
 }
 
-// tailBack records before the recorded offset are scanned too: events that are counted as published, by which the rows
+// TailBack records before the recorded offset are scanned too: events that are counted as published, by which the rows
 // of the table are compared with those that were read.
-const tailBack = 16
+const TailBack = 16
 
-// scanTail reads each partition from tailBack records before the offset that the lane recorded, and returns the records
+// scanTail reads each partition from TailBack records before the offset that the lane recorded, and returns the records
 // of this lane. An offset beyond the partition's end is of a topic that was made anew since: it is forgotten.
 func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, error) {
 	ends, err := s.writer.Ends(ctx, s.router.names[:s.router.routed])
@@ -97,7 +97,7 @@ func (s *session) scanTail(ctx context.Context, state *laneState) ([]tailEntry, 
 	}
 	from, index := map[event.Partition]int64{}, map[event.Partition]int{}
 	for i, p := range s.router.names[:s.router.routed] {
-		from[p], index[p] = max(0, state.offsets[p]-tailBack), i
+		from[p], index[p] = max(0, state.offsets[p]-TailBack), i
 	}
 	var entries []tailEntry
 	err = s.writer.Tail(ctx, from, func(p event.Partition, offset int64, rec *event.Record) {

@@ -40,7 +40,7 @@ func TestP1_TakeOverForgetsATopicThatWasMadeAnew(t *testing.T) {
 	if s := newFlow(s.router.names, state, nil, defaultFlowLimits).save(); s == nil || !maps.Equal(s.offsets, map[int]int64{0: 100, 1: 0, 2: 100}) {
 		t.Errorf("%+v is stored", s)
 	}
-	if want := map[event.Partition]int64{kept: 100 - tailBack, anew: 0, silent: 100 - tailBack}; !maps.Equal(w.from, want) {
+	if want := map[event.Partition]int64{kept: 100 - TailBack, anew: 0, silent: 100 - TailBack}; !maps.Equal(w.from, want) {
 		t.Errorf("scanned from %v, wanted %v", w.from, want)
 	}
 }

@@ -1,22 +1,25 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slotline/slotline/archive"
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/internal/line"
 	"github.com/slotline/slotline/replay"
 )
 
 func archiveCommand(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "archive", Args: cobra.NoArgs, Short: "Keep closed parts of the log as Parquet files",
-		Long: `Writes what is older than archive.older_than into Parquet files of a directory or a bucket. A rebuild reads them for what the
-topics do not hold any more. See docs/archive.md.`,
+		Long: `Writes what is older than archive.older_than into Parquet files of a directory or a bucket. A rebuild and the sinks
+read them for what the topics do not hold any more. See docs/archive.md.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(archiveRunCommand(o), archiveStatusCommand(o), archiveVerifyCommand(o))
+	cmd.AddCommand(archiveRunCommand(o), archiveStatusCommand(o), archiveVerifyCommand(o), archiveTrimCommand(o))
 	return cmd
 }
 
@@ -107,4 +110,70 @@ Exit status: 3 when something is damaged or missing.`,
 			}
 			return nil
 		}}
+}
+
+// trimAgeMin is the least age of what trim removes, as that of what is archived.
+const trimAgeMin = time.Second
+
+func archiveTrimCommand(o *options) *cobra.Command {
+	var older string
+	var yes bool
+	cmd := &cobra.Command{Use: "trim", Args: cobra.NoArgs, Short: "Remove from the topics what the archive has and everybody has applied",
+		Long: `Removes the events at the beginning of each partition that are older than the span by their records' own time, lie in files of
+the archive which this command reads and compares with their digests, and were applied by every sink and by the tables of
+every job that has not ended. HELD BY says what keeps the rest: age, archive, a sink (mysql/s2, clickhouse), a job, or outbox,
+whose lanes read the end of the topic when they are taken over. Who cannot be asked keeps all that it meets. What is needed
+again later is read from the archive. The dead-letter topic is left alone.
+
+It shows what would go and asks first. From cron it is run with --yes, after slotline archive run. Kafka's user needs Delete on
+the topics.
+
+Exit status: 1 when something was not asked or is damaged, or a partition could not be shortened; the others are.`,
+		Example: `  slotline archive trim --older-than 90d
+  slotline archive trim --older-than 90d --yes -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if older == "" {
+				return usageError{errors.New("--older-than is needed: the age from which on events leave the topics\n  write: --older-than 90d")}
+			}
+			age, err := config.ParseDuration(older)
+			if err == nil && age < trimAgeMin {
+				err = fmt.Errorf("%q is less than %v", older, trimAgeMin)
+			}
+			if err != nil {
+				return usageError{fmt.Errorf("--older-than %w", err)}
+			}
+			l, err := o.openQuiet()
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			t, err := l.Trim(cmd.Context(), age, progress("read"))
+			if err != nil {
+				return err
+			}
+			if t.Any() {
+				if !yes {
+					if err := t.WriteText(os.Stderr); err != nil {
+						return err
+					}
+					if !confirm(cmd.InOrStdin(), "Remove these events from the topics? The archive keeps them.") {
+						fmt.Fprintln(os.Stderr, "Nothing was changed.")
+						return exit(exitFailed)
+					}
+				}
+				if err := t.Remove(cmd.Context()); err != nil {
+					return err
+				}
+			}
+			if err := render(o.output, t, t.WriteText); err != nil {
+				return err
+			}
+			if t.Failed() {
+				return exit(exitFailed)
+			}
+			return nil
+		}}
+	cmd.Flags().StringVar(&older, "older-than", "", "`span`, as 90d or 12h: younger events stay")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
 }

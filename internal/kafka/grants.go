@@ -17,6 +17,9 @@ func TransactionalIDPrefix(line string) string { return "slotline-" + line + "-l
 // partUser stands for a user that is a variable which is not set here. A shell refuses it.
 const partUser = "<user of the part>"
 
+// operator stands for the user of whoever runs slotline archive trim.
+const operator = "<operator>"
+
 // account is the user of the file as an ACL names it, "" where the file names none. Where it is a variable, the parts of a
 // line may be users of their own.
 func account(cfg *config.Config) (user string, variable bool) {
@@ -33,15 +36,15 @@ func account(cfg *config.Config) (user string, variable bool) {
 // aclCommand gives a user operations, which blanks separate, on a resource.
 func aclCommand(cfg *config.Config, user, operations, resource string) string {
 	principal := "User:" + user
-	if user != partUser {
+	if user != partUser && user != operator {
 		principal = "'" + principal + "'"
 	}
 	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --command-config ADMIN.properties --add --allow-principal %s --operation %s %s",
 		cfg.Kafka.Brokers[0], principal, strings.ReplaceAll(operations, " ", " --operation "), resource)
 }
 
-// Grants are the commands that give the file's Kafka user what apply and all parts of the line need, for whoever runs the
-// brokers; none where the file names no account.
+// Grants are the commands that give the file's Kafka user what apply and all parts of the line need, and an operator the right
+// to shorten the topics, for whoever runs the brokers; none where the file names no account.
 func Grants(cfg *config.Config) []string {
 	user, _ := account(cfg)
 	if user == "" {
@@ -58,6 +61,12 @@ func Grants(cfg *config.Config) []string {
 	list = append(list, acl("Read", groupResource(cfg)))
 	if cfg.Outbox.Transactional {
 		list = append(list, acl("Write Describe", "--resource-pattern-type prefixed --transactional-id "+TransactionalIDPrefix(cfg.Line)))
+	}
+	if cfg.Archive != nil {
+		list = append(list, "-- and for a person who runs slotline archive trim; the line does without:")
+		for _, topic := range cfg.Topics() {
+			list = append(list, "-- "+aclCommand(cfg, operator, "Delete", "--topic "+topic))
+		}
 	}
 	return list
 }

@@ -417,6 +417,10 @@ func TestGrants(t *testing.T) {
 	if got := Grants(cfg); !slices.Equal(got, want[:4]) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
+	cfg.Archive = &config.Archive{Dir: "/srv/archive"} // Delete is not the line's right
+	if got := Grants(cfg); len(got) != 6 || got[5] != cli+"User:<operator> --operation Delete --topic flights.events" {
+		t.Errorf("%s", strings.Join(got, "\n"))
+	}
 	if got := Grants(configOf(t, []string{"kafka1:9092"}, "tls: {}")); got != nil {
 		t.Errorf("a file without a user: %s", got)
 	}
