@@ -166,6 +166,35 @@ func TestKafkaOverTLSWithLogins(t *testing.T) {
 	replay.WaitOutput(t, "observe ", time.Minute)
 	replay.Stop(t, time.Minute)
 
+	// Who may read may archive; it takes another right to shorten the topic, and that alone.
+	s.user(t, "trimmer", "--operation Delete "+events)
+	dir := t.TempDir()
+	archiving := func(user string) string {
+		text, err := os.ReadFile(s.as(t, user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.write(t, fmt.Sprintf("%s\narchive: { dir: %q, older_than: 1s }\n", text, dir))
+	}
+	relay := process(t, s.as(t, "relay"), "relay")
+	if r := command(t, archiving("support"), "archive", "run"); r.Code != 0 {
+		t.Errorf("archive run: exit status %d\n%s", r.Code, r.Stderr)
+	}
+	trim := []string{"archive", "trim", "--older-than", "1s", "--yes", "-o", "json"}
+	if r := command(t, archiving("support"), trim...); r.Code != 1 || !strings.Contains(r.Stderr, "cannot remove records of topic "+s.cfg.Kafka.Topic+" (Delete)") || !strings.Contains(r.Stderr, "[SL2006]") {
+		t.Errorf("archive trim without the right: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	until(t, "the topic is shortened", time.Minute, func() bool { // when the lanes have recorded its ends
+		r := command(t, archiving("trimmer"), trim...)
+		if r.Code != 0 {
+			t.Fatalf("archive trim: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+		}
+		return strings.Contains(r.Stdout, `"removed": true`)
+	})
+	if r := relay.Stop(t, time.Minute); r.Code != 0 {
+		t.Errorf("exit status %d", r.Code)
+	}
+
 	// The other two mechanisms know the same user.
 	for mechanism, password := range map[string]string{"scram-sha-256": s.passwords["support"], "plain": "pw/plain"} {
 		file := s.with(t, k.Login, fmt.Sprintf("tls: { ca: %s }, sasl: { %s: { user: support, password: %q } }", k.CA.File, mechanism, strings.ReplaceAll(password, "$", "${DOLLAR}")))
