@@ -20,5 +20,6 @@ var benches = []benchmark{
 	{"clickhouse_insert", "rows from Kafka to ClickHouse; bare: prebuilt blocks", clickhouseInsert},
 	{"clickhouse_over_mysql", "the same rows from Kafka to ClickHouse; bare: to one MySQL shard", clickhouseOverMySQL},
 	{"rebuild", "a rebuild from the log; bare: a dump of the same table, restored; the live sink", rebuild},
+	{"rebuild_updated", "the same where each row has three events, far apart; bare: the live sink", rebuildUpdated},
 	{"rollup_refresh", "a refresh of touched days in a table of 2 million rows; bare: of 200,000", rollupRefresh},
 }

@@ -15,6 +15,9 @@ import (
 const (
 	rebuildRounds = 3
 	rebuildRows   = 192_000 // in the log and in the table
+	// A row of rebuild_updated has so many events, and their rounds are far apart in the log.
+	rebuildVersions    = 3
+	rebuildUpdatedRows = 80_000
 	// dumpStatement is about how many bytes mysqldump puts into one INSERT.
 	dumpStatement = 1_000_000
 )
@@ -25,6 +28,8 @@ type rebuildBench struct {
 	olap *clickhouse.Sink
 	dump []string
 	jobs *replay.Replay
+	// events in the log, of rows
+	events int
 	// At which moment the job that runs began, had caught up with the log, and had compared.
 	began, caughtUp, compared time.Time
 
@@ -39,9 +44,7 @@ func rebuild(b *bench) []Result {
 	shape := mysqlStaging
 	shape.sinks = fmt.Sprintf(", clickhouse: { dsn: %q, batch_age: 1s }", server.URL(server.NewDatabase(b, harness.Name(b))))
 	r := &rebuildBench{mysqlBench: b.newMySQLBench(shape)}
-	r.rows = r.newRows(b.rows(rebuildRows) / (partitions * r.shape.transaction) * partitions * r.shape.transaction)
-	r.publish()
-	r.consume(r.sink, len(r.rows))
+	r.fill(rebuildRows, 1)
 	r.dump = r.dumpOf("flights")
 	var err error
 	if r.olap, err = clickhouse.New(clickhouse.Options{Config: r.cfg, Layout: r.layout, State: r.outbox(8), Owner: "bench", Logger: r.log}); err != nil {
@@ -49,12 +52,7 @@ func rebuild(b *bench) []Result {
 	}
 	b.Cleanup(func() { r.olap.Close() })
 	r.consume(r.olap, len(r.rows))
-	if r.jobs, err = replay.Open(replay.Options{Config: r.cfg, Layout: r.layout, Shard: "s1", Logger: r.log, Say: r.heard,
-		Confirm:  func(string) bool { return false },
-		Compared: func(c *replay.Comparison) { r.compared, r.comparison = time.Now(), c }}); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { r.jobs.Close() })
+	r.open()
 	n := fmt.Sprintf("%d rows, 8 columns, one secondary index, from the log's beginning to its end", len(r.rows))
 	restored := b.alternate(rebuildRounds, nil, r.job, r.restore)
 	r.check()
@@ -66,6 +64,42 @@ func rebuild(b *bench) []Result {
 		summarize("verify", "rows/s", verified, "the same rows, shard and ClickHouse compared; bare: the rebuild"),
 		summarize("verify_log", "rows/s", r.verify, "rebuilt and live tables compared, row by row; bare: the rebuild before it, in the same job"),
 	}
+}
+
+// rebuildUpdated sets a rebuild beside the live sink where each row was updated since, twice.
+func rebuildUpdated(b *bench) []Result {
+	r := &rebuildBench{mysqlBench: b.newMySQLBench(mysqlStaging)}
+	r.fill(rebuildUpdatedRows, rebuildVersions)
+	r.open()
+	rounds := b.alternate(rebuildRounds, nil, r.job, r.sinkAgain)
+	return []Result{summarize("rebuild_updated", "events/s", rounds, fmt.Sprintf("%d rows of %d events each: all inserts, then rounds of updates; bare: the live sink, into the table that was emptied",
+		len(r.rows), rebuildVersions))}
+}
+
+// fill has the log hold about so many rows, of so many events each, and the live table too.
+func (r *rebuildBench) fill(rows, versions int) {
+	r.rows = r.newRows(max(1, r.testLine.rows(rows)/(partitions*r.shape.transaction)) * partitions * r.shape.transaction)
+	r.publish()
+	for range versions - 1 {
+		r.version++
+		for i, f := range r.rows {
+			r.rows[i] = newFlight(r.random, f.Carrier, f.FlightID, r.version)
+		}
+		r.publish()
+	}
+	r.events = versions * len(r.rows)
+	r.consume(r.sink, r.events)
+}
+
+// open readies jobs whose swap is declined.
+func (r *rebuildBench) open() {
+	var err error
+	if r.jobs, err = replay.Open(replay.Options{Config: r.cfg, Layout: r.layout, Shard: "s1", Logger: r.log, Say: r.heard,
+		Confirm:  func(string) bool { return false },
+		Compared: func(c *replay.Comparison) { r.compared, r.comparison = time.Now(), c }}); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { r.jobs.Close() })
 }
 
 // against compares the shard with ClickHouse.
@@ -87,7 +121,7 @@ func (r *rebuildBench) heard(l replay.Line) {
 	}
 }
 
-// job runs a job up to the question whether to swap, and returns rows per second until its tables had their indexes and
+// job runs a job up to the question whether to swap, and returns events per second until its tables had their indexes and
 // had caught up with the log.
 func (r *rebuildBench) job(int) float64 {
 	ctx := r.Context()
@@ -103,7 +137,7 @@ func (r *rebuildBench) job(int) float64 {
 	if err := r.jobs.Abort(ctx, j.Name); err != nil {
 		r.Fatal(err)
 	}
-	n := float64(len(r.rows))
+	n := float64(r.events)
 	if r.comparison == nil || r.comparison.Equal != int64(len(r.rows)) || r.comparison.Differs() > 0 {
 		r.Fatalf("the job has compared %+v, of %d rows", r.comparison, len(r.rows))
 	}
@@ -131,7 +165,7 @@ func (r *rebuildBench) restore(int) float64 {
 // sinkAgain has the live sink apply the whole log once more.
 func (r *rebuildBench) sinkAgain(int) float64 {
 	r.exec(r.db, "TRUNCATE TABLE flights", "UPDATE slotline_progress SET next_off = 0 WHERE sink = 'mysql'")
-	return r.consume(r.sink, len(r.rows))
+	return r.consume(r.sink, r.events)
 }
 
 // dumpOf writes the statements that mysqldump would, into the table bare.

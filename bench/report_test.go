@@ -84,7 +84,7 @@ func TestNamesAreOnesOwn(t *testing.T) {
 		names = append(names, b.name)
 	}
 	want := []string{"emit_overhead", "relay_drain", "relay_latency", "mysql_text_insert", "mysql_text_update", "mysql_staging_insert", "mysql_staging_update",
-		"mysql_hot_entity", "mysql_two_shards", "clickhouse_insert", "clickhouse_over_mysql", "rebuild", "rollup_refresh"}
+		"mysql_hot_entity", "mysql_two_shards", "clickhouse_insert", "clickhouse_over_mysql", "rebuild", "rebuild_updated", "rollup_refresh"}
 	if !slices.Equal(names, want) {
 		t.Errorf("benches %v, want %v", names, want)
 	}

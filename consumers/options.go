@@ -106,6 +106,11 @@ func fitBatch(batch Limits, memoryBytes, processBytes int64, units int, eventByt
 	return batch, nil
 }
 
+// MemoryBytesMin is the least that Run takes of memory for so many partitions or groups.
+func MemoryBytesMin(cfg *config.Config, units int) int64 {
+	return eventBytesInMemory(cfg) * int64(max(1, units)) * rawShare
+}
+
 // eventBytesInMemory is the largest event as it lies in a queue.
 func eventBytesInMemory(cfg *config.Config) int64 {
 	return int64(kafka.RecordBytesMax(cfg)) + recordOverhead + 64*headerOverhead

@@ -19,6 +19,7 @@ const (
 	codeDenied     = "SL7515" // the shard's user lacks a privilege
 	codeUndecided  = "SL7516" // rows changed faster than they could be compared
 	codeNotVisible = "SL7517" // the server does not show who has a snapshot open
+	codeCut        = "SL7518" // the log was cut below where a job has read it
 	codeAltered    = "SL7531" // a table of the shard is not as the file says
 	codeNoTenant   = "SL7532" // the log has no event of a tenant
 	codeTo         = "SL7533" // what a tenant's rows are to be written to cannot be, or holds something

@@ -3,12 +3,16 @@
 // A job is a row of slotline_job in the shard's own database. Its stages:
 //
 //	shadow    empty tables orders_202611__rb_<job> are made, with progress rows of sink mysql__rb_<job> at the log's start
-//	replay    the sink's own apply code fills them from the log, bounded in rate, and yields to the live sink;
+//	replay    the sink's own apply code fills them from the log, bounded in rate, and yields to the live sink; events that
+//	          have a newer version further on may be passed over (passover.go), after the log was read for them (reading.go);
 //	          then the secondary indexes are made, which costs less in a full table
 //	verify    they have caught up; each row is compared with the live one; a person says whether to swap
 //	swap      LOCK TABLES, progress to the lesser of both, owner epochs + 1, RENAME: live becomes __old_<job>
 //	observe   the old tables are fed as sink mysql__old_<job> and can be swapped back
 //	accepted, undone, aborted   the tables that are not live any more are dropped
+//
+// When stage replay ends, each row of the tables is the greatest version below the progress that they did not refuse, whatever
+// was passed over; from then on all events are applied.
 //
 // It promises: readers see nothing of it until the swap, and after it a table that holds the fold of the log; never one
 // that is empty or half old (P11), also with a snapshot from before, which the swap waits for. No event is lost at the

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 
@@ -25,6 +26,7 @@ type feed struct {
 	filling
 	job    *Job
 	tables *mysql.Sink
+	began  ends // where its sink stood before
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -38,8 +40,9 @@ func (r *Replay) newFeed(j *Job, sink string) *feed {
 	return f
 }
 
-// feedFor begins to apply the log to the tables with a suffix, which are there, as a sink of its own.
-func (r *Replay) feedFor(ctx context.Context, h *lease.Held, j *Job, sink, suffix string) (*feed, error) {
+// feedFor begins to apply the log to the tables with a suffix, which are there, as a sink of its own; first, unless nil, is done
+// before.
+func (r *Replay) feedFor(ctx context.Context, h *lease.Held, j *Job, sink, suffix string, first func(context.Context, *feed) error) (*feed, error) {
 	if err := r.seed(ctx, h, j, sink); err != nil {
 		return nil, err
 	}
@@ -53,15 +56,23 @@ func (r *Replay) feedFor(ctx context.Context, h *lease.Held, j *Job, sink, suffi
 		return nil, r.wrap(err)
 	}
 	f := r.newFeed(j, sink)
-	f.tables = tables
+	f.tables, f.began = tables, ends{}
 	for _, row := range rows {
 		if slices.Contains(r.o.Config.Topics(), row.Topic) {
 			f.parts = append(f.parts, row.Partition)
+			f.began[row.Partition] = row.Next
 		}
 	}
 	if f.kafka, err = kafka.Open(ctx, r.o.Config, sink, r.o.Logger); err != nil {
 		tables.Close()
 		return nil, err
+	}
+	if first != nil {
+		if err := first(ctx, f); err != nil {
+			f.kafka.Close()
+			tables.Close()
+			return nil, err
+		}
 	}
 	f.start(ctx)
 	return f, nil
@@ -79,6 +90,19 @@ func (r *Replay) seed(ctx context.Context, h *lease.Held, j *Job, sink string) e
 	if err != nil {
 		return err
 	}
+	return r.ifOurs(ctx, h, j, func(tx *sql.Tx) error {
+		err := progress.Rename(ctx, tx, other, sink, r.o.Config.Topics())
+		for _, p := range parts {
+			if err == nil {
+				err = progress.Seed(ctx, tx, sink, event.Position{Partition: p.Partition, LeaderEpoch: -1})
+			}
+		}
+		return err
+	})
+}
+
+// ifOurs does something in one transaction, if the job still is this process's.
+func (r *Replay) ifOurs(ctx context.Context, h *lease.Held, j *Job, do func(tx *sql.Tx) error) error {
 	tx, err := r.db.BeginTx(ctx, nil)
 	if err != nil {
 		return r.wrap(err)
@@ -91,12 +115,7 @@ func (r *Replay) seed(ctx context.Context, h *lease.Held, j *Job, sink string) e
 		return lost(j.Name)
 	}
 	if err == nil {
-		err = progress.Rename(ctx, tx, other, sink, r.o.Config.Topics())
-	}
-	for _, p := range parts {
-		if err == nil {
-			err = progress.Seed(ctx, tx, sink, event.Position{Partition: p.Partition, LeaderEpoch: -1})
-		}
+		err = do(tx)
 	}
 	if err == nil {
 		err = tx.Commit()
@@ -169,7 +188,7 @@ func (b *besideSink) TakeOver(ctx context.Context, parts []event.Partition) (eve
 	if err != nil {
 		return nil, err
 	}
-	return &filledOwned{o, &b.feed.filling}, nil
+	return newFilledOwned(o, &b.feed.filling), nil
 }
 
 // Halt ends the job's run: a person must act.

@@ -43,6 +43,8 @@ type filling struct {
 	parts      []event.Partition
 	kafka      *kgo.Client
 	pace       pace
+	passes     passOver      // which events are not applied; nil: all are
+	memory     int64         // bytes that it needs for that
 	yieldAbove time.Duration // how far the live sink may be behind before the job waits for it; 0: never
 	sending    sync.RWMutex  // held for reading while a batch is applied
 
@@ -67,7 +69,7 @@ func (f *filling) consume(ctx context.Context, sink consumers.Sink, batch consum
 	cfg.Limits.DrainTimeout = min(cfg.Limits.DrainTimeout, drainMax)
 	cfg.Dead.HaltPerMinute = math.MaxInt32 // what a year of events refuses comes within a minute; deadMax bounds it
 	err := f.r.history().consume(ctx, consumers.Options{Config: &cfg, Sink: sink, Logger: f.r.o.Logger, Batch: batch, Reload: reload, Bury: f.bury,
-		Applied: f.applied})
+		Applied: f.applied, MemoryBytesMax: cfg.Limits.MemoryBytesMax - f.memory})
 	if err != nil && ctx.Err() == nil {
 		f.fail(err)
 	}
@@ -138,18 +140,33 @@ func (f *filling) bury(ctx context.Context, letters []deadLetter) error {
 	return f.r.keepDead(ctx, f.jobName, letters)
 }
 
-// filledOwned has batches wait for the job's pace.
+// filledOwned has batches wait for the job's pace, less what it passes over.
 type filledOwned struct {
 	event.Owned
-	f *filling
+	f      *filling
+	passes func(*event.Message) bool // nil: none
+}
+
+func newFilledOwned(o event.Owned, f *filling) *filledOwned {
+	owned := &filledOwned{Owned: o, f: f}
+	if f.passes != nil {
+		owned.passes = f.passes()
+	}
+	return owned
 }
 
 func (o *filledOwned) Prepare(b *event.Batch) (event.Prepared, error) {
+	left := len(b.Messages)
+	if o.passes != nil {
+		var passed int
+		b, passed = without(b, o.passes)
+		left -= passed
+	}
 	p, err := o.Owned.Prepare(b)
 	if err != nil {
 		return nil, err
 	}
-	return &filledPrepared{p, o.f, len(b.Messages)}, nil
+	return &filledPrepared{p, o.f, left}, nil
 }
 
 type filledPrepared struct {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/mysqldb"
 	"github.com/slotline/slotline/internal/progress"
@@ -80,6 +81,14 @@ type Job struct {
 	Rejected int64     `json:"rejected"` // events that the rebuilt tables cannot hold
 
 	olap bool // Shard is an OLAP store
+	read []event.Position
+}
+
+// jobBody is what a job's row holds of it.
+type jobBody struct {
+	Spec
+	// Read is up to where the log was read when events were passed over last: it must not be cut below.
+	Read []event.Position `json:"read,omitempty"`
 }
 
 const (
@@ -148,9 +157,11 @@ func (r *Replay) Jobs(ctx context.Context) ([]Job, error) {
 		if err := rows.Scan(&j.Name, &j.Stage, &j.Want, &body, &j.Layout, &j.MadeAt, &j.MovedAt, &j.Owner, &j.Running, &j.Rejected); err != nil {
 			return nil, r.wrap(err)
 		}
-		if err := json.Unmarshal(body, &j.Spec); err != nil {
+		var b jobBody
+		if err := json.Unmarshal(body, &b); err != nil {
 			return nil, fmt.Errorf("job %s in shard %s: %w", j.Name, r.o.Shard, err)
 		}
+		j.Spec, j.read = b.Spec, b.Read
 		j.Running = j.Running && j.Owner != ""
 		list = append(list, j)
 	}

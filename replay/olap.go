@@ -381,7 +381,7 @@ func (s *olapBeside) TakeOver(ctx context.Context, parts []event.Partition) (eve
 	if err != nil {
 		return nil, err
 	}
-	return &filledOwned{o, &s.b.filling}, nil
+	return newFilledOwned(o, &s.b.filling), nil
 }
 
 // Halt ends the job's run: a person must act.

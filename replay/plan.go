@@ -10,6 +10,7 @@ import (
 
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
+	"github.com/slotline/slotline/sinks/mysql"
 )
 
 // Plan is what a job would read, need and touch.
@@ -43,12 +44,20 @@ const (
 	planBegin   = 3 * time.Second
 )
 
-// about is how long a job takes up to its swap: of so many events the share is applied, into so many tables, and so many rows
-// are compared. perSecond bounds the events, 0 does not. It is pure.
+// about is how long a job takes up to its swap: of so many events the share is the job's, in so many tables, and so many rows
+// are compared. perSecond bounds the events that are applied, 0 does not. It is pure.
 func about(events int64, share float64, rows int64, tables, perSecond int) time.Duration {
-	seconds := float64(events) * (share/planApply + (1-share)/planRead)
-	if perSecond > 0 {
-		seconds = max(seconds, float64(events)/float64(perSecond))
+	took := func(applied, read float64) float64 {
+		seconds := applied/planApply + (read-applied)/planRead
+		if perSecond > 0 {
+			seconds = max(seconds, applied/float64(perSecond))
+		}
+		return seconds
+	}
+	own := share * float64(events)
+	seconds := took(own, float64(events))
+	if rows > 0 { // it may read the log twice, and apply the newest of each row alone (worthReading)
+		seconds = min(seconds, took(min(own, float64(rows)), 2*float64(events)))
 	}
 	seconds += float64(rows) / planCompare
 	return planBegin + time.Duration(tables)*planTable + time.Duration(seconds*float64(time.Second))
@@ -73,17 +82,11 @@ func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 		return nil, err
 	}
 	defer s.Close()
-	sizes, _, err := s.TableSizes(ctx, r.o.Shard)
+	size, err := r.sizeOf(ctx, s, spec)
 	if err != nil {
 		return nil, err
 	}
-	var rows int64
-	for _, t := range sizes {
-		rows += t.Rows
-		if slices.Contains(spec.Tables, t.Table) {
-			p.Physical, p.Rows, p.Bytes = p.Physical+1, p.Rows+t.Rows, p.Bytes+t.Bytes
-		}
-	}
+	p.Physical, p.Rows, p.Bytes = size.tables, size.rows, size.bytes
 	physical, err := s.PhysicalTables(ctx, r.db, r.o.Shard)
 	if err != nil {
 		return nil, err
@@ -100,14 +103,36 @@ func (r *Replay) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 		}
 	}
 	err = r.planLog(ctx, p)
-	share := 1.0
-	if rows > 0 {
-		share = float64(p.Rows) / float64(rows)
-	}
-	p.About = about(p.Events, share, p.Rows, p.Physical, p.PerSecond)
-	p.AboutWhole = about(p.Events, 1, rows, len(sizes), p.PerSecond)
-	p.AllTables = p.Physical == len(sizes)
+	p.About = about(p.Events, size.share(), p.Rows, p.Physical, p.PerSecond)
+	p.AboutWhole = about(p.Events, 1, size.allRows, size.allTables, p.PerSecond)
+	p.AllTables = p.Physical == size.allTables
 	return p, err
+}
+
+// size is how large a job's tables are in a shard, beside all of the file's there. Rows are the server's estimate.
+type size struct {
+	tables, allTables int
+	rows, allRows     int64
+	bytes             int64
+}
+
+// share is the part of the rows that is the job's tables'.
+func (s size) share() float64 {
+	if s.allRows == 0 {
+		return 1
+	}
+	return float64(s.rows) / float64(s.allRows)
+}
+
+func (r *Replay) sizeOf(ctx context.Context, s *mysql.Sink, spec Spec) (n size, err error) {
+	list, _, err := s.TableSizes(ctx, r.o.Shard)
+	for _, t := range list {
+		n.allTables, n.allRows = n.allTables+1, n.allRows+t.Rows
+		if slices.Contains(spec.Tables, t.Table) {
+			n.tables, n.rows, n.bytes = n.tables+1, n.rows+t.Rows, n.bytes+t.Bytes
+		}
+	}
+	return n, err
 }
 
 // checkEngine refuses a server on which RENAME under LOCK TABLES is not one step.

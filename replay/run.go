@@ -141,7 +141,7 @@ func (r *Replay) Allow(ctx context.Context, name string, empty, dead bool) error
 			Why: "it would take away what those events have made", Do: "correct the file, slotline replay abort " + name + ", and begin anew"}
 	}
 	j.Spec.AllowEmpty, j.Spec.AcceptDead = j.Spec.AllowEmpty || empty, j.Spec.AcceptDead || dead
-	body, err := json.Marshal(j.Spec)
+	body, err := json.Marshal(jobBody{j.Spec, j.read})
 	if err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (r *Replay) Undo(ctx context.Context, name string) error {
 			return err
 		}
 		if left { // else it was swapped back before, and cut off
-			f, err := r.feedFor(ctx, h, j, oldSink(name), oldSuffix(name))
+			f, err := r.feedFor(ctx, h, j, oldSink(name), oldSuffix(name), nil)
 			if err != nil {
 				return err
 			}
@@ -451,27 +451,53 @@ func (r *Replay) fill(ctx context.Context, h *lease.Held, j *Job) (*feed, error)
 			return nil, err
 		}
 	}
-	f, err := r.feedFor(ctx, h, j, shadowSink(j.Name), shadowSuffix(j.Name))
+	var first func(context.Context, *feed) error
+	if j.Stage == StageReplay {
+		first = func(ctx context.Context, f *feed) error { return f.learn(ctx, h) }
+	}
+	f, err := r.feedFor(ctx, h, j, shadowSink(j.Name), shadowSuffix(j.Name), first)
 	if err != nil {
 		return nil, err
 	}
+	done := false // and f goes on
+	defer func() {
+		if !done {
+			f.stop()
+		}
+	}()
 	if err := r.catchUp(ctx, f, string(j.Stage)); err != nil {
-		f.stop()
 		return nil, err
 	}
 	if j.Stage != StageReplay {
+		done = true
 		return f, nil
 	}
-	if j.Spec.VerifyOnly {
+	if err := f.unbroken(ctx, j.read); err != nil {
+		return nil, err
+	}
+	// The tables are past where learn has read: what was refused below is kept with the job.
+	refused, err := r.refused(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	again := len(refused) > 0 && f.mayLack()
+	if j.Spec.VerifyOnly && !again {
 		if err := r.move(ctx, h, j, StageVerify); err != nil {
-			f.stop()
 			return nil, err
 		}
+		done = true
 		return f, nil
 	}
 	f.stop() // an index is made fastest while nothing is written
-	if err := r.index(ctx, j); err != nil {
-		return nil, err
+	if again {
+		if err := r.lookAgain(ctx, h, j, refused); err != nil {
+			return nil, err
+		}
+	}
+	if !j.Spec.VerifyOnly {
+		if err := r.index(ctx, j); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.move(ctx, h, j, StageVerify); err != nil {
 		return nil, err
@@ -572,7 +598,7 @@ func (r *Replay) nextText(j *Job) string {
 
 // observe keeps the old tables current until ctx ends.
 func (r *Replay) observe(ctx context.Context, h *lease.Held, j *Job) error {
-	f, err := r.feedFor(ctx, h, j, oldSink(j.Name), oldSuffix(j.Name))
+	f, err := r.feedFor(ctx, h, j, oldSink(j.Name), oldSuffix(j.Name), nil)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -103,15 +102,6 @@ type RefusedEvent struct {
 	Error     string `json:"error"`
 }
 
-// entityKey stands for a record's key: what is remembered per entity is small, and keys may be long.
-type entityKey [16]byte
-
-func keyOf(key []byte) (k entityKey) {
-	digest := sha256.Sum256(key)
-	copy(k[:], digest[:])
-	return k
-}
-
 // tenantFold folds one tenant's events.
 type tenantFold struct {
 	o       TenantOptions
@@ -120,21 +110,21 @@ type tenantFold struct {
 	rules   *intake.Rules
 	dead    map[event.Partition]map[int64]string // letters of the MySQL sink, and why
 	refused map[event.Partition]map[int64]bool
-	newest  map[entityKey]int64 // _ver
+	newest  newest // versions by record key
 	out     *TenantRows
 	rows    map[string]*TableRows
 	event   intake.Event
 }
 
 // Tenant folds the events of one tenant, and passes on the rows that they make: what a shard held when it had applied those
-// events and no others. It reads the log twice: first it learns which version of each entity is the newest, some 50 bytes
+// events and no others. It reads the log twice: first it learns which version of each entity is the newest, some 35 bytes
 // per entity, then it passes those on. Events that make no row are named, never passed over in silence: dead letters of
 // the MySQL sink, unknown tables and schemas, values out of range.
 func Tenant(ctx context.Context, o TenantOptions) (*TenantRows, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &tenantFold{o: o, h: &history{o.Config, o.Logger}, dead: map[event.Partition]map[int64]string{}, refused: map[event.Partition]map[int64]bool{}, newest: map[entityKey]int64{},
+	f := &tenantFold{o: o, h: &history{o.Config, o.Logger}, dead: map[event.Partition]map[int64]string{}, refused: map[event.Partition]map[int64]bool{},
 		out: &TenantRows{Tenant: o.Tenant, Tables: []TableRows{}, Named: []RefusedEvent{}}, rows: map[string]*TableRows{}}
 	for _, name := range o.Tables {
 		if t := o.Config.Table(name); t == nil || t.Broadcast() {
@@ -178,7 +168,7 @@ func Tenant(ctx context.Context, o TenantOptions) (*TenantRows, error) {
 		return f.out, &fault.Error{Code: codeNoTenant, Class: fault.Fatal, What: fmt.Sprintf("the log has no event of tenant %s that counts", o.Tenant),
 			Do: "write the tenant as its column has it; if that is right: --allow-empty"}
 	}
-	f.say("%d events, %d entities: their rows", f.out.Events, len(f.newest))
+	f.say("%d events, %d entities: their rows", f.out.Events, f.newest.keys.Load())
 	if err := f.pass(ctx, from, to, f.emit); err != nil {
 		return nil, err
 	}
@@ -319,22 +309,19 @@ func (f *tenantFold) learn(_ context.Context, m *event.Message, key entityKey) e
 		return err
 	}
 	f.out.Events++
-	if f.event.Ver > f.newest[key] {
-		f.newest[key] = f.event.Ver
-	}
+	f.newest.learn(key, f.event.Ver)
 	return nil
 }
 
 // emit passes on the event that is the newest of its entity, once: it may be in the log again.
 func (f *tenantFold) emit(ctx context.Context, m *event.Message, key entityKey) error {
-	if f.newest[key] <= 0 {
+	if f.newest.of(key) == 0 {
 		return nil
 	}
 	counts, err := f.read(m)
-	if !counts || err != nil || f.event.Ver != f.newest[key] {
+	if !counts || err != nil || !f.newest.take(key, f.event.Ver) {
 		return err
 	}
-	f.newest[key] = 0
 	t := f.o.Config.Tables[f.event.Table]
 	rows := f.rows[t.Name]
 	if rows == nil {
