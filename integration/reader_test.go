@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/partitioner"
 	"github.com/slotline/slotline/reader"
@@ -135,6 +136,31 @@ func TestReader(t *testing.T) {
 		t.Fatalf("only %d rows were read", all)
 	}
 	columns(t, r)
+	// An alias that is a column's name does not change the order.
+	var cursors, wanted []string
+	for _, f := range w.flightsOf(t, "DL") {
+		wanted = append(wanted, fmt.Sprintf("%s/%d", f.month, f.id))
+	}
+	for q := (reader.Query{Table: "flights", Tenant: "DL", Columns: "-CAST(flight_id AS SIGNED) AS flight_id", Limit: 3}); ; {
+		n := len(cursors)
+		for row, err := range r.Query(t.Context(), q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			q.After = row.Cursor()
+			cursors = append(cursors, q.After)
+		}
+		if len(cursors) < n+q.Limit {
+			break
+		}
+	}
+	if !slices.Equal(cursors, wanted) {
+		t.Errorf("with an alias: %v, want %v", cursors, wanted)
+	}
+	end := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
+	if got, want := pages(t, r, reader.Query{Table: "flights", Tenant: "DL", From: time.Unix(0, 0), To: end}), w.flightsOf(t, "DL"); len(got) != len(want) {
+		t.Errorf("up to the end of time: %d rows, want %d", len(got), len(want))
+	}
 
 	// A loop that ends early leaves no connection behind: each has its own, of eight.
 	for range 20 {
@@ -147,6 +173,7 @@ func TestReader(t *testing.T) {
 	}
 
 	waitsForAVersion(t, w, r)
+	withoutAShard(t, w)
 
 	// Retention drops a month whose name was read a moment ago.
 	places(t, r, "UA")
@@ -168,6 +195,16 @@ func TestReader(t *testing.T) {
 		t.Errorf("places %+v", list)
 	}
 	replica.Close()
+	wrong, err := reader.New(w.cfg, reader.WithDatabase("s1", w.outbox))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range wrong.Query(t.Context(), reader.Query{Table: "flights", Tenant: "UA"}) {
+		if err == nil || !strings.Contains(err.Error(), "was applied as the outbox") {
+			t.Errorf("a pool of another database: %v", err)
+		}
+	}
+	wrong.Close()
 	if err := mine.Ping(); err != nil {
 		t.Errorf("a pool of the caller's was closed: %v", err)
 	}
@@ -224,6 +261,49 @@ func columns(t *testing.T, r *reader.Reader) {
 		}
 		if err := row.Scan(values...); err != nil || string(*values[0].(*sql.RawBytes)) != "UA" {
 			t.Errorf("%s, %v", *values[0].(*sql.RawBytes), err)
+		}
+	}
+}
+
+// withoutAShard reads what others have while s1 takes connections and says nothing; what is s1's alone is an outage of s1's.
+func withoutAShard(t *testing.T, w *wholeLine) {
+	t.Helper()
+	text := w.text(t)
+	at := strings.Index(text, "  s1: { dsn: ")
+	end := at + strings.Index(text[at:], "\n")
+	cfg, err := config.Load(w.write(t, text[:at]+fmt.Sprintf(`  s1: { dsn: "mysql://u:p@%s/nowhere", slots: 0-511 }`, silence(t))+text[end:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := reader.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	mine := ""
+	for _, tenant := range []string{"EV", "B6", "AA", "MQ", "9E", "US", "WN", "VX", "FL"} {
+		if w.layout.ShardName(w.layout.Route(tenant, "").Shard) == "s2" {
+			mine = tenant
+		}
+	}
+	if got, want := pages(t, r, reader.Query{Table: "flights", Tenant: mine}), w.flightsOf(t, mine); len(got) != len(want) || len(got) == 0 {
+		t.Errorf("%s of s2: %d rows, want %d", mine, len(got), len(want))
+	}
+	n := 0
+	for row, err := range r.Query(t.Context(), reader.Query{Table: "airports"}) {
+		if err != nil || row.Place().Shard != "s2" {
+			t.Fatalf("a broadcast table: %v", err)
+		}
+		n++
+	}
+	if want := count(t, w.shards["s2"], "SELECT COUNT(*) FROM airports WHERE NOT _deleted"); n != want || n == 0 {
+		t.Errorf("%d airports, want %d", n, want)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	for _, err := range r.Query(short, reader.Query{Table: "flights", Tenant: "UA"}) {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a tenant of s1: %v", err)
 		}
 	}
 }

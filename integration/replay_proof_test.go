@@ -173,7 +173,7 @@ func TestReplayProofDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay, sink := w.startShards(t, january[:3000])
-	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--tables", "flights", "--rate", "3000", "--yes", "--detach")
+	p, job := w.replaying(t, "rebuild", "--shard", "s1", "--tables", "flights", "--rate", "400", "--yes", "--detach") // paused before it has the 2,000 newest
 	w.run(t, 0, "replay", "pause", job)
 	if r := p.Wait(t, time.Minute); r.Code != 0 || !strings.Contains(r.Stderr, "paused") {
 		t.Fatalf("a paused job ends with %d:\n%s", r.Code, r.Stderr)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -26,9 +27,11 @@ type Query struct {
 	To     time.Time // and before this one; zero: to the last
 	ID     string    // one entity; "": all
 	Spread string    // canonical text of the spread column: only the slot of a spread tenant that has it; "": all of them
-	// Columns is what is selected, as SQL writes it: "flight_id, status". "" selects every column, in the file's order.
+	// Columns is what is selected, as SQL writes it: "flight_id, status". "" and "*" select every column, in the file's order. A
+	// function over several rows, as COUNT(*), would be of one month's page: write that on Places.
 	Columns string
-	// Where is a condition on top of those that follow from the fields above, as SQL writes it, with a ? for each of Args.
+	// Where is a condition on top of those that follow from the fields above, as SQL writes it, with a ? for each of Args. It is the
+	// program's text, never a user's: a user's values are Args.
 	Where string
 	Args  []any
 
@@ -98,6 +101,9 @@ func (r *Row) Cursor() string {
 
 // Query runs q and yields its rows; a page is read from one month after the other, of several shards side by side. After an error it
 // ends. A row is valid until the loop goes on.
+//
+// The loop holds a connection to each shard that it reads until it ends: one that asks the reader for more in its body needs
+// further ones, and where all are taken by such loops none goes on. Collect the rows first, or ask by another Reader.
 func (r *Reader) Query(ctx context.Context, q Query) iter.Seq2[*Row, error] {
 	return func(yield func(*Row, error) bool) {
 		t, err := r.table(q.Table, q.Tenant)
@@ -105,38 +111,70 @@ func (r *Reader) Query(ctx context.Context, q Query) iter.Seq2[*Row, error] {
 		if err == nil {
 			after, err = q.check(t)
 		}
-		var places []Place
-		if err == nil {
-			places, err = r.places(ctx, t, q.Tenant, q.Spread, q.From, q.To)
-		}
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		if t.Broadcast() && len(places) > 1 {
-			places = places[:1] // each shard has them all
+		if t.Broadcast() {
+			err = r.anyShard(ctx, t, &q, after, yield)
+		} else if places, perr := r.places(ctx, t, q.Tenant, q.Spread, q.From, q.To); perr != nil {
+			err = perr
+		} else {
+			_, err = r.read(ctx, t, &q, places, after, yield)
 		}
-		left := q.Limit
-		if left == 0 {
-			left = math.MaxInt
-		}
-		for _, month := range months(places, q.Descending) {
-			if left == 0 {
-				return
-			}
-			if after.set && after.passed(month[0].Month, q.Descending) {
-				continue
-			}
-			more, err := r.month(ctx, t, &q, month, after, &left, yield)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if !more {
-				return
-			}
+		if err != nil {
+			yield(nil, err)
 		}
 	}
+}
+
+// read yields the rows of the places; begun says that there was one.
+func (r *Reader) read(ctx context.Context, t *event.Table, q *Query, places []Place, after cursor, yield func(*Row, error) bool) (begun bool, err error) {
+	left := q.Limit
+	if left == 0 {
+		left = math.MaxInt
+	}
+	most := left
+	for _, month := range months(places, q.Descending) {
+		if left == 0 {
+			break
+		}
+		if after.set && after.passed(month[0].Month, q.Descending) {
+			continue
+		}
+		more, err := r.month(ctx, t, q, month, after, &left, yield)
+		if err != nil || !more {
+			return left < most, err
+		}
+	}
+	return left < most, nil
+}
+
+// anyShard reads a broadcast table from the shard that answered last, or else from the next that does: each has all of it.
+func (r *Reader) anyShard(ctx context.Context, t *event.Table, q *Query, after cursor, yield func(*Row, error) bool) error {
+	var errs []error
+	names := r.shardNames()
+	r.mu.Lock()
+	first := max(0, slices.Index(names, r.answers))
+	r.mu.Unlock()
+	for i := range names {
+		name := names[(first+i)%len(names)]
+		ask, cancel := context.WithTimeout(ctx, lookMost)
+		places, err := r.placesIn(ask, t, []string{name}, q.From, q.To)
+		cancel()
+		begun := false
+		if err == nil {
+			r.mu.Lock()
+			r.answers = name
+			r.mu.Unlock()
+			begun, err = r.read(ctx, t, q, places, after, yield)
+		}
+		if err == nil || begun || ctx.Err() != nil {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // months are the places month by month, in the order of a query.
@@ -180,6 +218,9 @@ func (q *Query) check(t *event.Table) (after cursor, err error) {
 	if q.Limit < 0 {
 		return after, use("Limit is %d", q.Limit)
 	}
+	if !balanced(q.Where) {
+		return after, use("Where is %.70q, whose parentheses or quotes do not match", q.Where)
+	}
 	if t.Spread == event.None && q.Spread != "" {
 		return after, use("it has no spread column, and Spread is set")
 	}
@@ -210,6 +251,31 @@ func (q *Query) check(t *event.Table) (after cursor, err error) {
 		}
 	}
 	return after, nil
+}
+
+// balanced says that a condition within parentheses stays within them: that its own match, outside of quotes.
+func balanced(where string) bool {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(where); i++ {
+		c := where[i]
+		switch {
+		case quote != 0:
+			if c == '\\' && quote != '`' {
+				i++
+			} else if c == quote {
+				quote = 0 // one that is doubled begins the next
+			}
+		case c == '\'' || c == '"' || c == '`':
+			quote = c
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth < 0 {
+				return false
+			}
+		}
+	}
+	return depth == 0 && quote == 0
 }
 
 // month yields the rows of one month, of all its places in order of id; more is false where the loop has ended.
@@ -307,10 +373,11 @@ func compareIDs(t *event.Table, a, b []byte) int {
 
 // sql is the statement for one physical table.
 func (q *Query) sql(t *event.Table, table string, after cursor, limit int) (query string, args []any) {
-	name := func(col int) string { return mysqldb.Ident(t.Columns[col].Name) }
+	// With the table's name, since ORDER BY would take an alias in Columns before a column.
+	name := func(col int) string { return mysqldb.Ident(table) + "." + mysqldb.Ident(t.Columns[col].Name) }
 	var b strings.Builder
 	b.WriteString("SELECT " + name(t.ID) + ", `_ver`, ")
-	if q.Columns != "" {
+	if q.Columns != "" && q.Columns != "*" {
 		b.WriteString(q.Columns)
 	} else {
 		for col := range t.Columns {
@@ -335,10 +402,20 @@ func (q *Query) sql(t *event.Table, table string, after cursor, limit int) (quer
 		and(name(t.Spread)+" = ?", t.Columns[t.Spread].KeyArgument(q.Spread))
 	}
 	if !q.From.IsZero() {
-		and(name(t.Month)+" >= ?", bound(t, q.From))
+		switch value, lies := bound(t, q.From); lies {
+		case among:
+			and(name(t.Month)+" >= ?", value)
+		case aboveAll:
+			and("FALSE")
+		}
 	}
 	if !q.To.IsZero() {
-		and(name(t.Month)+" < ?", bound(t, q.To))
+		switch value, lies := bound(t, q.To); lies {
+		case among:
+			and(name(t.Month)+" < ?", value)
+		case belowAll:
+			and("FALSE")
+		}
 	}
 	if after.set {
 		and(name(t.ID)+map[bool]string{false: " > ?", true: " < ?"}[q.Descending], t.Columns[t.ID].KeyArgument(after.id))
@@ -356,22 +433,46 @@ func (q *Query) sql(t *event.Table, table string, after cursor, limit int) (quer
 	return b.String(), args
 }
 
+// Where a bound lies, of all the values that a month column can have.
+const (
+	belowAll = -1 // no value is lower
+	among    = 0
+	aboveAll = 1 // no value is as high
+)
+
 // bound is the least value of the month column that says the time or a later one.
-func bound(t *event.Table, at time.Time) any {
+func bound(t *event.Table, at time.Time) (value any, lies int) {
 	at = at.UTC()
-	switch {
-	case t.SnowflakeEpoch != nil:
-		millis := max(0, at.Sub(*t.SnowflakeEpoch)+time.Millisecond-1) / time.Millisecond
-		return int64(millis) << 22
-	case t.Columns[t.Month].Type.Kind == event.Date:
-		day := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, time.UTC)
-		if day.Before(at) {
-			day = day.AddDate(0, 0, 1)
+	if t.SnowflakeEpoch != nil {
+		// Not by a Duration, which ends after 292 years.
+		seconds, nanos := at.Unix()-t.SnowflakeEpoch.Unix(), int64(at.Nanosecond()-t.SnowflakeEpoch.Nanosecond())
+		millis := seconds*1000 + int64(math.Ceil(float64(nanos)/1e6))
+		most := int64(math.MaxInt64 >> 22)
+		if t.Columns[t.Month].Type.Kind == event.Uint64 {
+			most = math.MaxUint64 >> 22
 		}
-		return day.Format(time.DateOnly)
+		switch {
+		case millis <= 0:
+			return nil, belowAll
+		case millis > most:
+			return nil, aboveAll
+		case t.Columns[t.Month].Type.Kind == event.Uint64:
+			return uint64(millis) << 22, among
+		}
+		return millis << 22, among
 	}
-	if micros := at.Truncate(time.Microsecond); micros.Before(at) {
-		at = micros.Add(time.Microsecond)
+	form, step := "2006-01-02 15:04:05.000000", time.Microsecond
+	if t.Columns[t.Month].Type.Kind == event.Date {
+		form, step = time.DateOnly, 24*time.Hour
 	}
-	return at.Format("2006-01-02 15:04:05.000000")
+	if down := at.Truncate(step); down.Before(at) { // of days too: the zero time is a midnight
+		at = down.Add(step)
+	}
+	switch {
+	case at.Year() > 9999:
+		return nil, aboveAll
+	case at.Year() < 1:
+		return nil, belowAll
+	}
+	return at.Format(form), among
 }

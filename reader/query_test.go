@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,18 +70,19 @@ func TestSQL(t *testing.T) {
 		args  []any
 	}{
 		{Query{Table: "flights", Tenant: "UA"}, "flights_201302", cursor{}, math.MaxInt,
-			"SELECT `flight_id`, `_ver`, `carrier`, `flight_id`, `sched_dep`, `status` FROM `flights_201302` WHERE `_deleted` = 0 AND `carrier` = ? ORDER BY `flight_id`", []any{"UA"}},
+			"SELECT F.`flight_id`, `_ver`, F.`carrier`, F.`flight_id`, F.`sched_dep`, F.`status` FROM F WHERE `_deleted` = 0 AND F.`carrier` = ? ORDER BY F.`flight_id`", []any{"UA"}},
 		{Query{Table: "flights", Tenant: "UA", From: from, To: from.Add(time.Hour), Spread: "7", Columns: "status", Where: "status = ? OR status IS NULL", Args: []any{"late"}, Descending: true},
 			"flights_201302", cursor{true, 201302, "18446744073709551615"}, 10,
-			"SELECT `flight_id`, `_ver`, status FROM `flights_201302` WHERE `_deleted` = 0 AND `carrier` = ? AND `flight_id` = ? AND `sched_dep` >= ? AND `sched_dep` < ? " +
-				"AND `flight_id` < ? AND (status = ? OR status IS NULL) ORDER BY `flight_id` DESC LIMIT 10",
+			"SELECT F.`flight_id`, `_ver`, status FROM F WHERE `_deleted` = 0 AND F.`carrier` = ? AND F.`flight_id` = ? AND F.`sched_dep` >= ? AND F.`sched_dep` < ? " +
+				"AND F.`flight_id` < ? AND (status = ? OR status IS NULL) ORDER BY F.`flight_id` DESC LIMIT 10",
 			[]any{"UA", uint64(7), "2013-02-01 10:00:00.000002", "2013-02-01 11:00:00.000002", uint64(math.MaxUint64), "late"}},
 		{Query{Table: "days", Tenant: "-7", ID: "x", From: from}, "days_201302", cursor{true, 201302, "o'x"}, 1,
-			"SELECT `name`, `_ver`, `owner`, `name`, `day` FROM `days_201302` WHERE `_deleted` = 0 AND `owner` = ? AND `name` = ? AND `day` >= ? AND `name` > ? ORDER BY `name` LIMIT 1",
+			"SELECT F.`name`, `_ver`, F.`owner`, F.`name`, F.`day` FROM F WHERE `_deleted` = 0 AND F.`owner` = ? AND F.`name` = ? AND F.`day` >= ? AND F.`name` > ? ORDER BY F.`name` LIMIT 1",
 			[]any{int64(-7), "x", "2013-02-02", "o'x"}},
-		{Query{Table: "airports"}, "airports", cursor{}, math.MaxInt, "SELECT `code`, `_ver`, `code`, `name` FROM `airports` WHERE `_deleted` = 0 ORDER BY `code`", nil},
+		{Query{Table: "airports"}, "airports", cursor{}, math.MaxInt, "SELECT F.`code`, `_ver`, F.`code`, F.`name` FROM F WHERE `_deleted` = 0 ORDER BY F.`code`", nil},
 	} {
 		got, args := c.q.sql(cfg.Table(c.q.Table), c.table, c.after, c.limit)
+		c.want = strings.ReplaceAll(strings.ReplaceAll(c.want, "F.", "`"+c.table+"`."), "FROM F ", "FROM `"+c.table+"` ")
 		if got != c.want || fmt.Sprintf("%#v", args) != fmt.Sprintf("%#v", c.args) {
 			t.Errorf("%s\n%#v\nwant\n%s\n%#v", got, args, c.want, c.args)
 		}
@@ -107,20 +109,38 @@ func TestBoundAgainstTwin(t *testing.T) {
 			if value.Before(epoch) {
 				continue
 			}
-			above := false
-			switch b := bound(cfg.Table(name), at).(type) {
+			value, lies := bound(cfg.Table(name), at)
+			above := lies == belowAll
+			switch b := value.(type) {
 			case string:
 				above = c.least.(string) >= b
 			case int64:
 				above = c.least.(int64) >= b
 			}
 			if want := !c.said.Before(at); above != want {
-				t.Fatalf("seed %d: %s: bound of %v is %v; %v, which says %v, is above it: %v", seed, name, at, bound(cfg.Table(name), at), c.least, c.said, above)
+				t.Fatalf("seed %d: %s: bound of %v is %v; %v, which says %v, is above it: %v", seed, name, at, value, c.least, c.said, above)
 			}
 		}
 	}
-	if b := bound(cfg.Table("scans"), epoch.AddDate(-3, 0, 0)); b != int64(0) {
-		t.Errorf("before the epoch: %v", b)
+	end := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
+	for _, c := range []struct {
+		table string
+		at    time.Time
+		lies  int
+	}{{"scans", epoch.AddDate(-3, 0, 0), belowAll}, {"scans", epoch, belowAll}, {"scans", epoch.AddDate(69, 0, 0), among}, {"scans", epoch.AddDate(80, 0, 0), aboveAll},
+		{"scans", end, aboveAll}, {"flights", end, aboveAll}, {"flights", end.Truncate(time.Microsecond), among}, {"days", end, aboveAll}, {"days", end.Truncate(24 * time.Hour), among},
+		{"flights", time.Date(0, 12, 31, 0, 0, 0, 0, time.UTC), belowAll}, {"flights", end.AddDate(5000, 0, 0), aboveAll}} {
+		if value, lies := bound(cfg.Table(c.table), c.at); lies != c.lies || (lies == among) != (value != nil) {
+			t.Errorf("%s at %v: %v lies %d", c.table, c.at, value, lies)
+		}
+	}
+	for want, q := range map[string]Query{
+		"WHERE `_deleted` = 0 AND `scans_202001`.`owner` = ? ORDER": {Table: "scans", Tenant: "a", From: epoch.AddDate(-1, 0, 0), To: end},
+		"`owner` = ? AND FALSE AND FALSE ORDER":                     {Table: "scans", Tenant: "a", From: end, To: epoch},
+	} {
+		if got, _ := q.sql(cfg.Table("scans"), "scans_202001", cursor{}, 1); !strings.Contains(got, want) {
+			t.Errorf("%s lacks %s", got, want)
+		}
 	}
 }
 
@@ -170,6 +190,8 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 		"it has no month column":                  {Table: "notes", Tenant: "UA", To: at},
 		"it has no spread column":                 {Table: "notes", Tenant: "UA", Spread: "7"},
 		`Spread is "1.5", and column flight_id`:   {Table: "flights", Tenant: "UA", Spread: "1.5"},
+		"whose parentheses":                       {Table: "notes", Tenant: "UA", Where: "1=1) OR (1=1"},
+		`Where is "text = 'it`:                    {Table: "notes", Tenant: "UA", Where: "text = 'it''s"},
 		"Limit is -1":                             {Table: "notes", Tenant: "UA", Limit: -1},
 	} {
 		n := 0
@@ -183,10 +205,21 @@ func TestQuestionsThatAreRefused(t *testing.T) {
 			t.Errorf("%+v: %d turns of the loop", q, n)
 		}
 	}
-	if err := r.Wait(t.Context(), "flights", "UA", "x", 1); !fault.Is(err, fault.Usage) {
-		t.Error(err)
+	for _, w := range []struct {
+		id      string
+		version int64
+	}{{"x", 1}, {"", 1}, {"7", 0}, {"7", math.MaxInt64}} {
+		if err := r.Wait(t.Context(), "flights", "UA", w.id, w.version); !fault.Is(err, fault.Usage) {
+			t.Error(err)
+		}
+	}
+	if !balanced(`a = ')' AND (b = "(" OR `+"`c)`"+` = 'it\'s (')`) || balanced("(a") || balanced("a)(") {
+		t.Error("parentheses and quotes")
 	}
 	if _, err := r.Places(t.Context(), "flights", "", at, at); !fault.Is(err, fault.Usage) {
+		t.Error(err)
+	}
+	if _, err := New(configOf(t), WithDatabase("s1", nil)); fault.CodeOf(err) != codeOptions {
 		t.Error(err)
 	}
 	if _, err := New(configOf(t), WithDatabase("s3", nil)); fault.CodeOf(err) != codeOptions || !strings.Contains(err.Error(), "s1, s2") {
@@ -204,6 +237,31 @@ func TestNoServer(t *testing.T) {
 	for _, err := range r.Query(t.Context(), Query{Table: "flights", Tenant: "UA"}) {
 		if !fault.Is(err, fault.Transient) || !strings.Contains(err.Error(), "shard s1") || !strings.Contains(err.Error(), "shard s2") {
 			t.Error(err)
+		}
+	}
+}
+
+// Whoever reads from several shards takes them in one order, whichever its slots name first.
+func TestShardsAreTakenInOneOrder(t *testing.T) {
+	cfg, err := config.Parse("slotline.yaml", []byte(strings.Replace(file, "shards:", `layout:
+  tenants:
+    A: { slots: { 100000: s1, 100001: s2 } }
+    B: { slots: { 100002: s2, 100003: s1 } }
+shards:`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := cfg.Layout.WithPartitions(cfg.Kafka.Partitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := partitioner.New(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tenant := range []string{"A", "B"} {
+		if names := shardsOf(l, cfg.Table("flights"), tenant, ""); !slices.Equal(names, []string{"s1", "s2"}) {
+			t.Errorf("%s: %v", tenant, names)
 		}
 	}
 }

@@ -41,10 +41,12 @@ type Reader struct {
 	conns int
 	now   func() time.Time
 
-	mu     sync.Mutex
-	shards map[string]*shard
-	layout *partitioner.Layout // in force when it was last looked at; nil before
-	looked time.Time
+	mu      sync.Mutex
+	shards  map[string]*shard
+	layout  *partitioner.Layout // in force when it was last looked at; nil before
+	looked  time.Time
+	answers string // the shard from which a broadcast table was read last
+	closed  bool
 }
 
 // shard is one shard's database and what is known of it.
@@ -53,6 +55,7 @@ type shard struct {
 	db     *sql.DB // nil until it is used
 	given  bool    // by WithDatabase: it is not closed
 	dsn    config.DSN
+	used   bool     // it was found to be the shard's
 	tables []string // the physical ones that are there
 	listed time.Time
 }
@@ -68,6 +71,9 @@ func WithDatabase(shardName string, db *sql.DB) Option {
 		if s == nil {
 			return &fault.Error{Code: codeOptions, Class: fault.Usage, What: fmt.Sprintf("%s has no shard %q", r.cfg.File, shardName),
 				Do: "name one of: " + strings.Join(r.shardNames(), ", ")}
+		}
+		if db == nil {
+			return &fault.Error{Code: codeOptions, Class: fault.Usage, What: "shard " + shardName + " was given no pool: it is nil", Do: "give it one, or leave the option out"}
 		}
 		s.db, s.given = db, true
 		return nil
@@ -100,6 +106,7 @@ func New(cfg *config.Config, opts ...Option) (*Reader, error) {
 func (r *Reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	var errs []error
 	for _, s := range r.shards {
 		if s.db != nil && !s.given {
@@ -180,8 +187,8 @@ const layoutAge = 5 * time.Second
 // tablesAge is how long the list of a shard's tables is gone by.
 const tablesAge = time.Second
 
-// firstLook is how long one shard is waited for when no layout is known yet; any other has it, too.
-const firstLook = 3 * time.Second
+// lookMost is how long one shard is waited for where any other serves as well.
+const lookMost = 3 * time.Second
 
 // route says which shards have the tenant's rows; spread narrows it to that of one value.
 func (r *Reader) route(ctx context.Context, t *event.Table, tenant, spread string) (names []string, err error) {
@@ -196,25 +203,35 @@ func (r *Reader) route(ctx context.Context, t *event.Table, tenant, spread strin
 		r.looked = r.now() // others go by what is known meanwhile
 	}
 	r.mu.Unlock()
-	if !stale {
+	if !stale || t.Broadcast() {
 		return names, nil
 	}
 	// The shard that is read is asked, and no other: one that is down is nobody else's business.
-	db, err := r.database(names[0])
+	newer, err := r.readLayout(ctx, names[0])
 	if err != nil {
 		return nil, err
 	}
-	if newer, err := inforce.Read(ctx, db, r.cfg.Line, names[0], "shard "+names[0]); err != nil {
-		return nil, mysqldb.Wrap(err, codeLayout, "shard "+names[0]+", the layout in force")
-	} else if newer != nil {
-		if l, err = r.take(newer); err != nil {
-			return nil, err
-		}
+	if l, err = r.take(newer); err != nil {
+		return nil, err
 	}
 	return shardsOf(l, t, tenant, spread), nil
 }
 
-// shardsOf are the shards by a layout, in the order of the tenant's slots.
+// readLayout is the layout in force as a shard has it.
+func (r *Reader) readLayout(ctx context.Context, name string) (*partitioner.Layout, error) {
+	db, err := r.database(name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := inforce.Read(ctx, db, r.cfg.Line, name, "shard "+name)
+	if err == nil && l == nil {
+		err = &fault.Error{Code: codeLayout, Class: fault.Usage, What: "shard " + name + ": line " + r.cfg.Line + " was never applied in this database",
+			Do: "slotline apply; or, if the pool was given by WithDatabase, have it select the shard's database"}
+	}
+	return l, mysqldb.Wrap(err, codeLayout, "shard "+name+", the layout in force")
+}
+
+// shardsOf are the shards by a layout, in order of their names.
 func shardsOf(l *partitioner.Layout, t *event.Table, tenant, spread string) (names []string) {
 	routes := l.Routes(tenant)
 	switch {
@@ -228,6 +245,7 @@ func shardsOf(l *partitioner.Layout, t *event.Table, tenant, spread string) (nam
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names) // one order for all: who holds a connection to one waits for the next alone
 	return names
 }
 
@@ -239,23 +257,35 @@ func (r *Reader) layoutInForce(ctx context.Context) (*partitioner.Layout, error)
 	if layout != nil {
 		return layout, nil
 	}
+	// All at once, and for longer than one question may wait: what a shard says late serves the next.
+	type answer struct {
+		layout *partitioner.Layout
+		err    error
+	}
+	answers := make(chan answer, len(r.cfg.Shards))
+	for _, name := range r.shardNames() {
+		go func() { // ends with its answer or its time
+			ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookMost)
+			defer cancel()
+			l, err := r.readLayout(ask, name)
+			if err == nil {
+				l, err = r.take(l)
+			}
+			answers <- answer{l, err}
+		}()
+	}
 	var errs []error
-	for _, s := range r.cfg.Shards {
-		db, err := r.database(s.Name)
-		if err == nil {
-			ask, cancel := context.WithTimeout(ctx, firstLook)
-			layout, err = inforce.Read(ask, db, r.cfg.Line, s.Name, "shard "+s.Name)
-			cancel()
+	for range r.cfg.Shards {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return a.layout, nil
+			}
+			errs = append(errs, a.err)
+		case <-ctx.Done():
+			return nil, &fault.Error{Code: codeLayout, Class: fault.Transient, Err: ctx.Err(),
+				What: "no shard has said in time which layout is in force: " + strings.Join(r.shardNames(), ", ")}
 		}
-		switch {
-		case err == nil && layout != nil:
-			return r.take(layout)
-		case err == nil:
-			err = &fault.Error{Code: codeLayout, Class: fault.Usage, What: "shard " + s.Name + ": line " + r.cfg.Line + " was never applied there", Do: "slotline apply"}
-		case ctx.Err() != nil:
-			return nil, err
-		}
-		errs = append(errs, mysqldb.Wrap(err, codeLayout, "shard "+s.Name+", the layout in force"))
 	}
 	return nil, errors.Join(errs...)
 }
@@ -282,6 +312,9 @@ func (r *Reader) database(name string) (*sql.DB, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.shards[name]
+	if r.closed {
+		return nil, &fault.Error{Code: codeUse, Class: fault.Usage, What: "the reader is closed"}
+	}
 	if s.db == nil {
 		db, err := mysqldb.Open(s.dsn, mysqldb.Options{MaxConns: r.conns})
 		if err != nil {
@@ -298,6 +331,10 @@ func (r *Reader) places(ctx context.Context, t *event.Table, tenant, spread stri
 	if err != nil {
 		return nil, err
 	}
+	return r.placesIn(ctx, t, names, from, to)
+}
+
+func (r *Reader) placesIn(ctx context.Context, t *event.Table, names []string, from, to time.Time) (list []Place, err error) {
 	for _, name := range names {
 		db, err := r.database(name)
 		if err != nil {
@@ -326,10 +363,15 @@ func within(m partitioner.Month, from, to time.Time) bool {
 func (r *Reader) tables(ctx context.Context, name string, db *sql.DB) ([]string, error) {
 	r.mu.Lock()
 	s := r.shards[name]
-	tables, fresh := s.tables, !s.listed.IsZero() && r.now().Sub(s.listed) < tablesAge
+	tables, used, fresh := s.tables, s.used, !s.listed.IsZero() && r.now().Sub(s.listed) < tablesAge
 	r.mu.Unlock()
 	if fresh {
 		return tables, nil
+	}
+	if !used { // another database than the shard's would seem to have no rows
+		if _, err := r.readLayout(ctx, name); err != nil {
+			return nil, err
+		}
 	}
 	began := r.now()
 	rows, err := db.QueryContext(ctx, "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME")
@@ -350,7 +392,10 @@ func (r *Reader) tables(ctx context.Context, name string, db *sql.DB) ([]string,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.tables, s.listed = tables, began
+	if began.After(s.listed) { // else somebody has a newer list
+		s.tables, s.listed = tables, began
+	}
+	s.used = true
 	return tables, nil
 }
 

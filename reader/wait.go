@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slotline/slotline/event"
@@ -24,6 +25,9 @@ func (r *Reader) Wait(ctx context.Context, table, tenant, id string, version int
 	t, err := r.table(table, tenant)
 	if err != nil {
 		return err
+	}
+	if id == "" || version < 1 || version > event.VersionMax {
+		return &fault.Error{Code: codeUse, Class: fault.Usage, What: fmt.Sprintf("table %s: Wait for version %d of id %.70q: an id has at least one byte, a version is 1 to 2^62-1", table, version, id)}
 	}
 	q := Query{ID: id}
 	if _, err := q.check(t); err != nil {
@@ -47,7 +51,7 @@ func (r *Reader) Wait(ctx context.Context, table, tenant, id string, version int
 			}
 			return &fault.Error{Code: codeNotYet, Class: fault.Transient, Err: errors.Join(ErrNotApplied, ctx.Err()),
 				What: fmt.Sprintf("table %s, tenant %.70q, id %.70q: version %d is not applied yet: the shard has %s", table, tenant, id, version, has),
-				Do:   fmt.Sprintf("wait longer; slotline where %s %s %s says where it is", table, tenant, id)}
+				Do:   fmt.Sprintf("wait longer; slotline where %s says where it is", strings.Join(strings.Fields(table+" "+tenant+" "+id), " "))}
 		case <-time.After(pause):
 		}
 	}

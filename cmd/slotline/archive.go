@@ -156,7 +156,7 @@ Exit status: 1 when something was not asked or is damaged, or a partition could 
 					if err := t.WriteText(os.Stderr); err != nil {
 						return err
 					}
-					if !confirm(cmd.InOrStdin(), "Remove these events from the topics? The archive keeps them.") {
+					if !confirm(cmd, "Remove these events from the topics? The archive keeps them.") {
 						fmt.Fprintln(os.Stderr, "Nothing was changed.")
 						return exit(exitFailed)
 					}

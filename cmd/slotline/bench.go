@@ -59,7 +59,7 @@ Exit status: 1 when a store did not catch up, the load ended early, or something
 				return err
 			}
 			fmt.Fprintln(os.Stderr, plan)
-			if !yes && !confirm(cmd.InOrStdin(), "Start?") {
+			if !yes && !confirm(cmd, "Start?") {
 				fmt.Fprintln(os.Stderr, "Nothing was written.")
 				return exit(exitFailed)
 			}

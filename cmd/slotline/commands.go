@@ -321,7 +321,8 @@ func acceptGapCommand(o *options) *cobra.Command {
 		Long: `A partition whose next offset is gone from Kafka halts: nothing is skipped on its own. When the events are lost
 for good (no archive, no outbox copy), this moves the sink to the log's start. It asks before it does, and writes who,
 when, why and which offsets into slotline_gap beside the progress. Restarting the sink is not needed. With --to it goes
-past a record or batch that halts the sink and is no gap of the log.`,
+past a record or batch that halts the sink and is no gap of the log. With --partition all, partitions of a database that does not
+answer stay as they are; it is named, and the exit status is 1.`,
 		Example: `  slotline sink accept-gap --sink mysql --partition 11 --why "disk was lost, INC-1204"
   slotline sink accept-gap --sink clickhouse --partition all --why "topic was made anew, INC-1207"`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -343,14 +344,17 @@ past a record or batch that halts the sink and is no gap of the log.`,
 				return err
 			}
 			defer l.Close()
-			list, err := l.FindGaps(cmd.Context(), gap, partitions)
+			list, notAsked, err := l.FindGaps(cmd.Context(), gap, partitions)
 			if err != nil {
 				return err
+			}
+			for _, err := range notAsked {
+				fmt.Fprintf(os.Stderr, "NOT ASKED  %v\n", err)
 			}
 			for _, lost := range list {
 				fmt.Fprintln(os.Stderr, lost)
 			}
-			if !yes && !confirm(cmd.InOrStdin(), "Accept that these are lost?") {
+			if !yes && !confirm(cmd, "Accept that these are lost?") {
 				fmt.Fprintln(os.Stderr, "Nothing was changed.")
 				return exit(exitFailed)
 			}
@@ -360,6 +364,9 @@ past a record or batch that halts the sink and is no gap of the log.`,
 				}
 			}
 			fmt.Fprintln(os.Stderr, "Accepted and recorded in slotline_gap. A running sink takes them up within ten seconds.")
+			if len(notAsked) > 0 {
+				return exit(exitFailed)
+			}
 			return nil
 		},
 	}
@@ -402,12 +409,22 @@ func whoAmI() string {
 	return name + "@" + host
 }
 
-// confirm asks on stderr; anything but y or yes, and the end of input, is no.
-func confirm(in io.Reader, question string) bool {
+// confirm asks on stderr; anything but y or yes, the end of input, and Ctrl-C are no.
+func confirm(cmd *cobra.Command, question string) bool {
 	fmt.Fprint(os.Stderr, question+" [y/N] ")
-	answer, _ := bufio.NewReader(in).ReadString('\n')
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	said := make(chan string, 1)
+	go func() { // a read of a terminal cannot be ended: the process ends with it
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+		said <- answer
+	}()
+	select {
+	case <-cmd.Context().Done():
+		fmt.Fprintln(os.Stderr)
+		return false
+	case answer := <-said:
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		return answer == "y" || answer == "yes"
+	}
 }
 
 func routeCommand(o *options) *cobra.Command {

@@ -191,7 +191,7 @@ func (s *settleFlags) run(cmd *cobra.Command, o *options, keys []string, questio
 	if err := list.WriteText(os.Stderr); err != nil {
 		return err
 	}
-	if !s.yes && !confirm(cmd.InOrStdin(), question) {
+	if !s.yes && !confirm(cmd, question) {
 		fmt.Fprintln(os.Stderr, "Nothing was changed.")
 		return exit(exitFailed)
 	}

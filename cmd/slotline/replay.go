@@ -114,7 +114,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 func (f *runFlags) options(cmd *cobra.Command) replay.Options {
 	ro := replay.Options{Detach: f.detach, Compared: func(c *replay.Comparison) { f.compared = c }}
 	if !f.yes {
-		ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
+		ro.Confirm = func(question string) bool { return confirm(cmd, question) }
 	}
 	return ro
 }
@@ -170,7 +170,7 @@ both work without it. --detach ends after the swap.`,
 				if p.Refused != nil {
 					return p.Refused
 				}
-				if !rf.yes && !confirm(cmd.InOrStdin(), "Start? Readers see nothing until the swap.") {
+				if !rf.yes && !confirm(cmd, "Start? Readers see nothing until the swap.") {
 					fmt.Fprintln(os.Stderr, "Nothing was changed.")
 					return exit(exitFailed)
 				}

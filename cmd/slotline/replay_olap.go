@@ -46,7 +46,7 @@ ends a job that has not exchanged its tables.`,
 			defer l.Close()
 			ro.Say = newLines(os.Stderr).say
 			if !yes {
-				ro.Confirm = func(question string) bool { return confirm(cmd.InOrStdin(), question) }
+				ro.Confirm = func(question string) bool { return confirm(cmd, question) }
 			}
 			err = l.ReplayOLAP(cmd.Context(), store, ro)
 			if errors.Is(err, replay.ErrDeclined) || err != nil && cmd.Context().Err() != nil {

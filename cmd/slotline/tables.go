@@ -86,7 +86,7 @@ would be dropped.`,
 				if err := r.WriteText(os.Stderr); err != nil {
 					return err
 				}
-				if !confirm(cmd.InOrStdin(), "Drop these tables for good?") {
+				if !confirm(cmd, "Drop these tables for good?") {
 					fmt.Fprintln(os.Stderr, "Nothing was changed.")
 					return exit(exitFailed)
 				}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,7 @@ type BenchStore struct {
 	Store string `json:"store"` // mysql/s1, clickhouse, doris
 	// Commit to row: how long after its commit an entity's row could be read, of Samples entities.
 	CommitToRow Spread  `json:"commit_to_row"`
+	Unseen      int     `json:"unseen"`            // entities that it was asked for in vain; they are not among the samples
 	CaughtUp    float64 `json:"caught_up_seconds"` // after the last commit, until all was applied; -1 where it was not
 	Behind      int64   `json:"behind,omitempty"`  // events not applied when nothing moved any more
 	Problem     string  `json:"problem,omitempty"`
@@ -86,8 +88,7 @@ const (
 	sampleEvery  = 50 * time.Millisecond // an entity a store is looked for that often
 	samplesAtOne = 16                    // entities that one store is asked for at a time; while they are not there no further one is
 	benchQuiet   = 30 * time.Second      // without any move of a store, what is behind stays so
-	deleteMax    = 5 * time.Minute
-	updateShare  = 2 // one of so many events is of a new entity
+	updateShare  = 2                     // one of so many events is of a new entity
 )
 
 // BenchPlan says what Bench will do, before anything is written.
@@ -98,7 +99,7 @@ func (l *Line) BenchPlan(o BenchOptions) (string, error) {
 	}
 	rate := "as many events as its writers can"
 	if o.Rate > 0 {
-		rate = fmt.Sprintf("%s events a second", count(int64(o.Rate)))
+		rate = perSecond(o.Rate) + " events a second"
 	}
 	after := "deletes its entities afterwards"
 	if o.Keep {
@@ -121,7 +122,7 @@ func (l *Line) benchLoad(o *BenchOptions) (*load.Load, error) {
 		return nil, &fault.Error{Code: "SL9030", Class: fault.Usage, What: fmt.Sprintf("%s has no table %q that a load can be of", l.Config.File, o.Table),
 			Do: "write one of: " + strings.Join(l.tableNames(), ", ")}
 	}
-	return load.New(t, o.Tenants, time.Now())
+	return load.New(t, o.Tenants, time.Now(), rand.Uint64())
 }
 
 // bench is a running Bench.
@@ -182,16 +183,24 @@ func (l *Line) Bench(ctx context.Context, o BenchOptions) (*Bench, error) {
 	}
 	caught := map[string]BenchStore{}
 	if ctx.Err() == nil {
+		o.Say("the load is over; waiting for the stores to have all of it")
 		caught = b.catchUp(ctx, time.Now())
+	}
+	if ctx.Err() != nil { // what became of questions that a person has ended says nothing of the stores
+		r.Stopped = "interrupted"
+		for name, at := range caught {
+			at.Problem = ""
+			caught[name] = at
+		}
 	}
 	for _, s := range b.stores {
 		at, ended := caught[s.store.name]
 		if !ended { // a person did not wait for it
 			at.CaughtUp = -1
 		}
-		times, problem := s.end()
-		at.Store, at.CommitToRow = s.store.name, spreadOf(times)
-		if at.Problem == "" {
+		times, unseen, problem := s.end()
+		at.Store, at.CommitToRow, at.Unseen = s.store.name, spreadOf(times), unseen
+		if at.Problem == "" && ctx.Err() == nil {
 			at.Problem = problem
 		}
 		r.Stores = append(r.Stores, at)
@@ -408,8 +417,8 @@ func (b *bench) insert(ctx context.Context, events []event.Event) error {
 		}
 	}
 	if err := tx.Commit(); err != nil {
-		if ctx.Err() == nil && mysqldb.Number(err) == 0 {
-			return errUnknown
+		if mysqldb.Number(err) == 0 && !errors.Is(err, sql.ErrTxDone) {
+			return errUnknown // also where the load is being ended: it is deleted in any case
 		}
 		return failed(err)
 	}
@@ -437,6 +446,7 @@ func (b *bench) catchUp(ctx context.Context, last time.Time) map[string]BenchSto
 	}
 	stores := b.sinkStores()
 	moved, was := time.Now(), int64(-1)
+	again := map[string]time.Time{} // a store that did not answer holds up the look at the others no second time
 	for ctx.Err() == nil && err == nil {
 		var views []outbox.View
 		if views, err = b.laneViews(ctx); err != nil {
@@ -451,7 +461,15 @@ func (b *bench) catchUp(ctx context.Context, last time.Time) map[string]BenchSto
 			}
 		}
 		sum := unpublished
-		for _, k := range b.sinkRows(ctx, stores) {
+		for i := range stores {
+			if stores[i].silent != "" && time.Now().After(again[stores[i].name]) && again[stores[i].name] != (time.Time{}) {
+				stores[i].silent = ""
+			}
+		}
+		for i, k := range b.sinkRows(ctx, stores) {
+			if k.Unreachable != "" && stores[i].silent == "" {
+				stores[i].silent, again[k.Name] = k.Unreachable, time.Now().Add(4*checkTimeout)
+			}
 			at, seen := found[k.Name]
 			if seen && at.CaughtUp >= 0 {
 				continue
@@ -487,17 +505,26 @@ func behind(rows []progress.Row, ends map[event.Partition]int64) (n int64) {
 	return n
 }
 
+// deleteRate is how many deletes a second are written at least; a load that was faster is deleted as fast.
+const deleteRate = 1000
+
+// deleteRows are the deletes of one transaction.
+const deleteRows = 200
+
 // delete emits a delete of every entity, also when a person has ended the load.
 func (b *bench) delete(ctx context.Context, r *Bench, written [][]load.Entity) {
 	r.Left = r.Entities
-	if b.o.Keep {
+	if b.o.Keep || r.Entities == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteMax)
+	rate := max(deleteRate, r.EventsPerSec)
+	most := time.Duration(float64(r.Entities) / rate * float64(time.Second))
+	b.o.Say(fmt.Sprintf("deleting %s entities, some %s", count(r.Entities), short(most)))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*most+time.Minute)
 	defer cancel()
-	draw := b.load.Drawer(0, 0)
+	draw, began := b.load.Drawer(0, 0), time.Now()
 	for _, entities := range written {
-		for some := range slices.Chunk(entities, 500) {
+		for some := range slices.Chunk(entities, deleteRows) {
 			var events []event.Event
 			for i := range some {
 				e, err := draw.Delete(&some[i], time.Now())
@@ -507,7 +534,12 @@ func (b *bench) delete(ctx context.Context, r *Bench, written [][]load.Entity) {
 				}
 				events = append(events, e)
 			}
-			if err := b.insert(ctx, events); err != nil {
+			due := began.Add(time.Duration(float64(r.Entities-r.Left) / rate * float64(time.Second)))
+			err := b.insert(ctx, events)
+			if err == nil && !pause(ctx, time.Until(due)) {
+				err = ctx.Err()
+			}
+			if err != nil {
 				r.LeftBecause = err.Error()
 				return
 			}
@@ -531,6 +563,7 @@ type sampled struct {
 	ended   chan struct{}
 	done    chan struct{}
 	times   []time.Duration
+	unseen  int
 	problem string
 }
 
@@ -558,6 +591,7 @@ func (s *sampled) look(ctx context.Context, t *event.Table) {
 		least = 10 * time.Millisecond
 	}
 	var waiting []sample
+	defer func() { s.unseen = len(waiting) + len(s.in) }()
 	for {
 		var wake <-chan time.Time
 		in := s.in
@@ -597,10 +631,10 @@ func (s *sampled) look(ctx context.Context, t *event.Table) {
 }
 
 // end ends look, and returns what it measured.
-func (s *sampled) end() ([]time.Duration, string) {
+func (s *sampled) end() (times []time.Duration, unseen int, problem string) {
 	close(s.ended)
 	<-s.done
-	return s.times, s.problem
+	return s.times, s.unseen, s.problem
 }
 
 // Whole says that the load came to every store, and that nothing of it is left that was not to be kept.
@@ -612,10 +646,10 @@ func (r *Bench) Whole() bool {
 func (r *Bench) WriteText(w io.Writer) error {
 	asked := "as fast as they can"
 	if r.AskedRate > 0 {
-		asked = fmt.Sprintf("%s events/s asked", count(int64(r.AskedRate)))
+		asked = perSecond(r.AskedRate) + " events/s asked"
 	}
 	fmt.Fprintf(w, "%s  table %s, %d tenants, the largest with %.0f %% of the events; %d writers, %s\n", r.Line, r.Table, r.Tenants, 100*r.LargestShare, r.Writers, asked)
-	fmt.Fprintf(w, "%d events of %d entities in %.1f s, %s events/s, one in a transaction\n", r.Events, r.Entities, r.Seconds, count(int64(r.EventsPerSec)))
+	fmt.Fprintf(w, "%d events of %d entities in %.1f s, %s events/s, one in a transaction\n", r.Events, r.Entities, r.Seconds, perSecond(r.EventsPerSec))
 	t := newTable(w, "", "P50", "P99", "MAX", "SAMPLES", "CAUGHT UP")
 	row := func(name string, s Spread, caught string) {
 		if s.Samples == 0 {
@@ -632,6 +666,9 @@ func (r *Bench) WriteText(w io.Writer) error {
 			caught = short(time.Duration(s.CaughtUp * float64(time.Second)))
 		case s.Behind > 0:
 			caught = count(s.Behind) + " behind"
+		}
+		if s.Unseen > 0 {
+			caught += fmt.Sprintf("; %d samples not seen", s.Unseen)
 		}
 		row("commit to "+s.Store, s.CommitToRow, caught)
 	}
@@ -659,6 +696,14 @@ func (r *Bench) WriteText(w io.Writer) error {
 		fmt.Fprintf(w, "its entities are deleted again: their deletes are on the way\n")
 	}
 	return nil
+}
+
+// perSecond prints a rate.
+func perSecond(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.2g", v)
+	}
+	return count(int64(v))
 }
 
 // millis prints milliseconds with the digits that say something.

@@ -68,8 +68,8 @@ func TestSampledStore(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); refused.Load() < 1 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	times, problem := s.end()
-	if len(times) != 1 || times[0] <= 0 || asked.Load() != 6 || problem != "no right" {
+	times, unseen, problem := s.end()
+	if len(times) != 1 || unseen != 1 || times[0] <= 0 || asked.Load() != 6 || problem != "no right" {
 		t.Errorf("measured %v, problem %q, asked %d times", times, problem, asked.Load())
 	}
 }
@@ -78,7 +78,7 @@ func TestBenchText(t *testing.T) {
 	r := &Bench{Line: "flights", Table: "flights", Tenants: 62, LargestShare: 0.253, Writers: 16, AskedRate: 200, Seconds: 30, Events: 5998, Entities: 3011,
 		EventsPerSec: 199.9, Transaction: Spread{5998, 1.24, 8.06, 41}, Prefix: [2]string{"~0", "~z"}, Stores: []BenchStore{
 			{Store: "mysql/s1", CommitToRow: Spread{310, 21, 1042, 1300}, CaughtUp: 0.021},
-			{Store: "mysql/s2", CaughtUp: -1, Behind: 1200},
+			{Store: "mysql/s2", CaughtUp: -1, Behind: 1200, Unseen: 16},
 			{Store: "clickhouse", CaughtUp: -1, Problem: "no answer within 5s"}}}
 	const want = `flights  table flights, 62 tenants, the largest with 25 % of the events; 16 writers, 200 events/s asked
 5998 events of 3011 entities in 30.0 s, 199 events/s, one in a transaction
@@ -100,7 +100,7 @@ transaction           1.2 ms  8.1 ms  41 ms  5998  -
 		return strings.Join(lines, "\n")
 	}
 	rest := `commit to mysql/s1 21 ms 1.0 s 1.3 s 310 21 ms
-commit to mysql/s2 - - - 0 1.2k behind
+commit to mysql/s2 - - - 0 1.2k behind; 16 samples not seen
 commit to clickhouse - - - 0 -
 `
 	if got := squeeze(text()); !strings.HasPrefix(got, squeeze(want)+rest) || !strings.Contains(got, "clickhouse: no answer within 5s") ||

@@ -3,6 +3,7 @@ package line
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,14 +54,14 @@ func (l *LostOffsets) String() string {
 
 // FindGaps looks at the log and at the sink's progress, and says what accepting the gaps of the partitions would give up. It
 // changes nothing. A partition that is not halted, or whose log has no gap, is refused; nil partitions are all that are halted at
-// one. Gap's own Partition is not read.
-func (l *Line) FindGaps(ctx context.Context, g Gap, partitions []int32) (list []*LostOffsets, err error) {
+// one, less those of a database that does not answer, which notAsked names. Gap's own Partition is not read.
+func (l *Line) FindGaps(ctx context.Context, g Gap, partitions []int32) (list []*LostOffsets, notAsked []error, err error) {
 	if err := l.loadLayout(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cl, err := l.kafkaClient(ctx, "accept-gap")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer cl.Close()
 	every := partitions == nil
@@ -69,27 +70,36 @@ func (l *Line) FindGaps(ctx context.Context, g Gap, partitions []int32) (list []
 			partitions = append(partitions, int32(n))
 		}
 	}
+	silent := map[string]bool{}
 	for _, g.Partition = range partitions {
-		lost, err := l.findGap(ctx, cl, g)
+		lost, err := l.findGap(ctx, cl, g, silent)
 		switch {
 		case every && fault.CodeOf(err) == codeNoGap:
+		case every && fault.CodeOf(err) == codeProgress && ctx.Err() == nil:
+			notAsked = append(notAsked, err)
 		case err != nil:
-			return nil, err
-		default:
+			return nil, nil, err
+		case lost != nil:
 			list = append(list, lost)
 		}
 	}
+	if len(list) == 0 && len(notAsked) > 0 {
+		return nil, nil, errors.Join(notAsked...)
+	}
 	if len(list) == 0 {
-		return nil, &fault.Error{Code: codeNoGap, Class: fault.Usage, What: fmt.Sprintf("sink %s: no partition is halted at a gap; nothing was changed", g.Sink),
+		return nil, nil, &fault.Error{Code: codeNoGap, Class: fault.Usage, What: fmt.Sprintf("sink %s: no partition is halted at a gap; nothing was changed", g.Sink),
 			Do: "see slotline status: other halts have other remedies"}
 	}
-	return list, nil
+	return list, notAsked, nil
 }
 
-// codeNoGap is of a partition that is not halted at a gap.
-const codeNoGap = "SL9010"
+const (
+	codeNoGap    = "SL9010" // a partition that is not halted at a gap
+	codeProgress = "SL9009" // progress that cannot be read
+)
 
-func (l *Line) findGap(ctx context.Context, cl *kgo.Client, g Gap) (*LostOffsets, error) {
+// findGap is FindGaps for one partition. It returns nil for one of a store that is known to be silent, and notes those that are.
+func (l *Line) findGap(ctx context.Context, cl *kgo.Client, g Gap, silent map[string]bool) (*LostOffsets, error) {
 	if g.Topic == "" {
 		g.Topic = l.Config.Kafka.Topic
 	}
@@ -108,10 +118,14 @@ func (l *Line) findGap(ctx context.Context, cl *kgo.Client, g Gap) (*LostOffsets
 	}
 	part := event.Partition{Topic: g.Topic, Number: g.Partition}
 	lost := &LostOffsets{Gap: g}
+	if slices.ContainsFunc(stores, func(s lostStore) bool { return silent[s.name] }) {
+		return nil, nil
+	}
 	for _, s := range stores {
 		row, err := progress.Read(ctx, s.db, progress.Key{Sink: g.Sink, Partition: part})
 		if err != nil {
-			return nil, mysqldb.Wrap(err, "SL9009", fmt.Sprintf("%s, progress of %s partition %d", s.name, g.Topic, g.Partition))
+			silent[s.name] = true
+			return nil, mysqldb.Wrap(err, codeProgress, fmt.Sprintf("%s, progress of %s partition %d", s.name, g.Topic, g.Partition))
 		}
 		if row.HaltedAt.IsZero() && g.To < 0 {
 			continue

@@ -24,7 +24,7 @@ const skew = 1.1
 type Load struct {
 	table   *event.Table
 	tenants int
-	run     uint64 // seconds since 1970: entities of another run have other ids
+	run     uint64 // seconds since 1970, and ten bits of chance: entities of another run have other ids
 }
 
 // Entity is one of the load's: what must not change about it.
@@ -35,9 +35,9 @@ type Entity struct {
 	micros  int64 // the moment that its month column says
 }
 
-// New is a load for that many tenants, fewer where the tenant column has no room for their names. The error says which column is too
-// short.
-func New(t *event.Table, tenants int, begun time.Time) (*Load, error) {
+// New is a load for that many tenants, fewer where the tenant column has no room for their names. chance tells loads apart that
+// begin in the same second. The error says which column is too short.
+func New(t *event.Table, tenants int, begun time.Time, chance uint64) (*Load, error) {
 	refuse := func(what, why string) (*Load, error) {
 		return nil, &fault.Error{Code: "SL9031", Class: fault.Usage, What: "table " + t.Name + ": " + what, Why: why, Do: "choose another with --table"}
 	}
@@ -55,7 +55,7 @@ func New(t *event.Table, tenants int, begun time.Time) (*Load, error) {
 	if c := &t.Columns[t.ID]; c.Type.Kind == event.String && c.Type.Length < 4 {
 		return refuse(fmt.Sprintf("column %s is %s: too short for the ids of a load", c.Name, c.Type), "")
 	}
-	return &Load{table: t, tenants: tenants, run: uint64(begun.Unix())}, nil
+	return &Load{table: t, tenants: tenants, run: uint64(begun.Unix())<<10 | chance%1024}, nil
 }
 
 // Tenants is how many there are.
@@ -129,10 +129,14 @@ func (d *Drawer) event(e *Entity, op event.Op, now time.Time) (event.Event, erro
 		ev.Spread = l.text(t.Spread, e)
 	}
 	if t.Version != event.None {
-		ev.Version = int64(e.version)
+		ev.Version = int64(l.version(e))
 	}
 	return ev, nil
 }
+
+// version is the entity's where a column has it: it begins above those of every load that began before, whose entities may have
+// had the same id.
+func (l *Load) version(e *Entity) uint64 { return l.run>>10 + uint64(e.version) }
 
 func monthValue(t *event.Table, values []event.Value) event.Value {
 	if t.Month == event.None {
@@ -187,8 +191,9 @@ func (l *Load) idValue(c *event.Column, e *Entity) event.Value {
 	case event.Int64, event.Uint64:
 		return number(c, l.run*EntitiesMax+uint64(e.number))
 	}
-	if c.Type.Length < 12 { // no room for the run: what is left of another one is written over
-		return event.Value{Bytes: base62(uint64(e.number), 4)}
+	if c.Type.Length < 12 { // no room for the run: somewhere in what there is
+		room := uint64(math.Pow(float64(len(digits)), float64(c.Type.Length))) - EntitiesMax
+		return event.Value{Bytes: base62(l.run*0x9E3779B97F4A7C15%room+uint64(e.number), c.Type.Length)}
 	}
 	return event.Value{Bytes: base62(l.run*EntitiesMax+uint64(e.number), 0)}
 }

@@ -39,7 +39,7 @@ func (d *Drawer) value(col int, e *Entity) event.Value {
 	}
 	c := &t.Columns[col]
 	if col == t.Version {
-		return number(c, uint64(e.version))
+		return number(c, d.load.version(e))
 	}
 	if c.Nullable && r.IntN(10) == 0 {
 		return event.Value{Null: true}
