@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/load"
@@ -85,10 +86,9 @@ func spreadOf(times []time.Duration) Spread {
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 const (
-	sampleEvery  = 50 * time.Millisecond // an entity a store is looked for that often
-	samplesAtOne = 16                    // entities that one store is asked for at a time; while they are not there no further one is
-	benchQuiet   = 30 * time.Second      // without any move of a store, what is behind stays so
-	updateShare  = 2                     // one of so many events is of a new entity
+	samplesAtOne = 8                // entities that one store is asked for at a time; while they are not there no further one is
+	benchQuiet   = 30 * time.Second // without any move of a store, what is behind stays so
+	updateShare  = 2                // one of so many events is of a new entity
 )
 
 // BenchPlan says what Bench will do, before anything is written.
@@ -174,6 +174,9 @@ func (l *Line) Bench(ctx context.Context, o BenchOptions) (*Bench, error) {
 		return nil, err
 	}
 	for _, s := range stores {
+		if i := slices.IndexFunc(l.Config.Shards, func(c config.Shard) bool { return "mysql/"+c.Name == s.name }); i >= 0 {
+			s.find = findRow(l.shards[i])
+		}
 		b.stores = append(b.stores, newSampled(s))
 	}
 
@@ -213,6 +216,23 @@ func (l *Line) Bench(ctx context.Context, o BenchOptions) (*Bench, error) {
 	})
 	b.delete(ctx, r, written)
 	return r, nil
+}
+
+// findRow looks for a row in the one table that its month names: a look that lists a shard's tables would be a load of its own.
+func findRow(db *sql.DB) func(ctx context.Context, t *event.Table, e Entity) ([]StoredRow, error) {
+	return func(ctx context.Context, t *event.Table, e Entity) ([]StoredRow, error) {
+		table := t.PhysicalName(e.Month)
+		var ver int64
+		err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT `_ver` FROM %s WHERE %s = ? AND %s = ?", mysqldb.Ident(table), mysqldb.Ident(t.Columns[t.Tenant].Name),
+			mysqldb.Ident(t.Columns[t.ID].Name)), t.Columns[t.Tenant].KeyArgument(e.Tenant), t.Columns[t.ID].KeyArgument(e.ID)).Scan(&ver)
+		switch {
+		case errors.Is(err, sql.ErrNoRows), mysqldb.Number(err) == 1146: // the sink makes it
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return []StoredRow{storedRow(table, ver)}, nil
+	}
 }
 
 // storeNames are the stores of the file in its order: shards, then OLAP sinks.
@@ -558,6 +578,8 @@ type sample struct {
 // sampled is a store that is asked for entities.
 type sampled struct {
 	store   whereStore
+	every   time.Duration // an entity is looked for that often
+	least   time.Duration // between two looks for one
 	in      chan sample
 	due     atomic.Int64 // unix nanoseconds: when the next may be offered
 	ended   chan struct{}
@@ -567,13 +589,18 @@ type sampled struct {
 	problem string
 }
 
+// newSampled asks a store for little beside what it has to do: a shard is asked by primary key, an OLAP store takes longer for that.
 func newSampled(s whereStore) *sampled {
-	return &sampled{store: s, in: make(chan sample, samplesAtOne), ended: make(chan struct{}), done: make(chan struct{})}
+	every, least := 100*time.Millisecond, time.Millisecond
+	if s.sink != "mysql" {
+		every, least = 500*time.Millisecond, 50*time.Millisecond
+	}
+	return &sampled{store: s, every: every, least: least, in: make(chan sample, samplesAtOne), ended: make(chan struct{}), done: make(chan struct{})}
 }
 
 func (s *sampled) offer(e sample) {
 	due := s.due.Load()
-	if e.committed.UnixNano() < due || !s.due.CompareAndSwap(due, e.committed.Add(sampleEvery).UnixNano()) {
+	if e.committed.UnixNano() < due || !s.due.CompareAndSwap(due, e.committed.Add(s.every).UnixNano()) {
 		return
 	}
 	select {
@@ -582,14 +609,9 @@ func (s *sampled) offer(e sample) {
 	}
 }
 
-// look asks for each sample, at growing intervals, until its row is there: to a twentieth of its age, or a millisecond (of a shard)
-// or ten.
+// look asks for each sample, at growing intervals, until its row is there.
 func (s *sampled) look(ctx context.Context, t *event.Table) {
 	defer close(s.done)
-	least := time.Millisecond
-	if s.store.sink != "mysql" {
-		least = 10 * time.Millisecond
-	}
 	var waiting []sample
 	defer func() { s.unseen = len(waiting) + len(s.in) }()
 	for {
@@ -625,7 +647,7 @@ func (s *sampled) look(ctx context.Context, t *event.Table) {
 			s.times = append(s.times, now.Sub(waiting[0].committed))
 			waiting = waiting[1:]
 		default:
-			waiting[0].next = now.Add(max(least, now.Sub(waiting[0].committed)/20))
+			waiting[0].next = now.Add(max(s.least, now.Sub(waiting[0].committed)/10))
 		}
 	}
 }

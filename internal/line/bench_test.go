@@ -60,11 +60,11 @@ func TestSampledStore(t *testing.T) {
 	go s.look(t.Context(), nil)
 	began := time.Now()
 	s.offer(sample{Entity{ID: "a"}, began, began})
-	s.offer(sample{Entity{ID: "too soon"}, began.Add(sampleEvery - 1), began})
+	s.offer(sample{Entity{ID: "too soon"}, began.Add(s.every - 1), began})
 	for deadline := time.Now().Add(5 * time.Second); asked.Load() < 6 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	s.offer(sample{Entity{ID: "refused"}, began.Add(sampleEvery), began})
+	s.offer(sample{Entity{ID: "refused"}, began.Add(s.every), began})
 	for deadline := time.Now().Add(time.Minute); refused.Load() < 1 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
