@@ -245,7 +245,7 @@ func TestClickHouseSinkLeaseRunsOut(t *testing.T) {
 	state := newValve(t, l.mysql.Addr)
 	l.stateHost, l.lease = state.addr(), 1500*time.Millisecond
 	first := l.takeOver(l.sink("first"))
-	l.stateHost = l.mysql.Addr
+	l.stateHost, l.lease = l.mysql.Addr, time.Minute // so that a take-over within less has not waited for it to run out
 	second := l.sink("second")
 	_, err := second.TakeOver(t.Context(), second.Groups()[1])
 	if !fault.Is(err, fault.Fenced) || !strings.Contains(err.Error(), "first") {
