@@ -198,12 +198,12 @@ func (r *Reader) route(ctx context.Context, t *event.Table, tenant, spread strin
 	}
 	names = shardsOf(l, t, tenant, spread)
 	r.mu.Lock()
-	stale := r.now().Sub(r.looked) >= layoutAge
+	stale := !t.Broadcast() && r.now().Sub(r.looked) >= layoutAge // every shard has what is broadcast, by any layout
 	if stale {
 		r.looked = r.now() // others go by what is known meanwhile
 	}
 	r.mu.Unlock()
-	if !stale || t.Broadcast() {
+	if !stale {
 		return names, nil
 	}
 	// The shard that is read is asked, and no other: one that is down is nobody else's business.
