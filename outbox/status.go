@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/fault"
 )
 
@@ -106,6 +107,18 @@ type Backlog struct {
 	// WentBack says that the table gives out ids at or below the cursor again. A relay that owns the lane finds out and
 	// reads the table anew. Only Views fills it in: asking costs too much for admission.
 	WentBack bool
+}
+
+// Refuses says why a service's events are not taken for this lane, by the outbox's bounds; "" if they are. An empty lane takes
+// them, whatever rolled-back ids are in it.
+func (b Backlog) Refuses(o *config.Outbox) string {
+	switch {
+	case b.OldestAge > o.BacklogAgeMax:
+		return fmt.Sprintf("its oldest unpublished event is %v old, outbox.backlog_age_max is %v", b.OldestAge.Round(time.Second), o.BacklogAgeMax)
+	case b.Events() > o.BacklogEventsMax && b.OldestAge > 0:
+		return fmt.Sprintf("about %d events are unpublished, outbox.backlog_events_max is %d", b.Events(), o.BacklogEventsMax)
+	}
+	return ""
 }
 
 // Events is an upper bound of the rows that are not published: ids of rolled-back transactions count too, and in a

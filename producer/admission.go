@@ -88,15 +88,8 @@ func (p *Producer) refresh(ctx context.Context, q outbox.Querier, lanes []int) e
 
 // judge says why a lane takes no events; nil if it does.
 func (p *Producer) judge(b outbox.Backlog) error {
-	o := &p.cfg.Outbox
-	var what string
-	switch {
-	case b.OldestAge > o.BacklogAgeMax:
-		what = fmt.Sprintf("its oldest unpublished event is %v old, outbox.backlog_age_max is %v",
-			b.OldestAge.Round(time.Second), o.BacklogAgeMax)
-	case b.Events() > o.BacklogEventsMax && b.OldestAge > 0:
-		what = fmt.Sprintf("about %d events are unpublished, outbox.backlog_events_max is %d", b.Events(), o.BacklogEventsMax)
-	default:
+	what := b.Refuses(&p.cfg.Outbox)
+	if what == "" {
 		return nil
 	}
 	do := "see whether Kafka takes events: slotline status"

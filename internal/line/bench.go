@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/slotline/slotline/config"
 	"github.com/slotline/slotline/event"
 	"github.com/slotline/slotline/fault"
 	"github.com/slotline/slotline/internal/load"
@@ -174,9 +173,6 @@ func (l *Line) Bench(ctx context.Context, o BenchOptions) (*Bench, error) {
 		return nil, err
 	}
 	for _, s := range stores {
-		if i := slices.IndexFunc(l.Config.Shards, func(c config.Shard) bool { return "mysql/"+c.Name == s.name }); i >= 0 {
-			s.find = findRow(l.shards[i])
-		}
 		b.stores = append(b.stores, newSampled(s))
 	}
 
@@ -216,23 +212,6 @@ func (l *Line) Bench(ctx context.Context, o BenchOptions) (*Bench, error) {
 	})
 	b.delete(ctx, r, written)
 	return r, nil
-}
-
-// findRow looks for a row in the one table that its month names: a look that lists a shard's tables would be a load of its own.
-func findRow(db *sql.DB) func(ctx context.Context, t *event.Table, e Entity) ([]StoredRow, error) {
-	return func(ctx context.Context, t *event.Table, e Entity) ([]StoredRow, error) {
-		table := t.PhysicalName(e.Month)
-		var ver int64
-		err := db.QueryRowContext(ctx, fmt.Sprintf("SELECT `_ver` FROM %s WHERE %s = ? AND %s = ?", mysqldb.Ident(table), mysqldb.Ident(t.Columns[t.Tenant].Name),
-			mysqldb.Ident(t.Columns[t.ID].Name)), t.Columns[t.Tenant].KeyArgument(e.Tenant), t.Columns[t.ID].KeyArgument(e.ID)).Scan(&ver)
-		switch {
-		case errors.Is(err, sql.ErrNoRows), mysqldb.Number(err) == 1146: // the sink makes it
-			return nil, nil
-		case err != nil:
-			return nil, err
-		}
-		return []StoredRow{storedRow(table, ver)}, nil
-	}
 }
 
 // storeNames are the stores of the file in its order: shards, then OLAP sinks.
@@ -299,7 +278,7 @@ func (b *bench) write(ctx context.Context, r *Bench) ([][]load.Entity, error) {
 	case whole.Err() != nil:
 		r.Stopped = "interrupted"
 	case cause != nil:
-		if r.Events == 0 {
+		if r.Entities == 0 { // one whose commit is not known may be there, and is deleted
 			return nil, cause
 		}
 		r.Stopped = cause.Error()
@@ -325,8 +304,8 @@ func (b *bench) watch(ctx context.Context, events *atomic.Int64) {
 		var backlog int64
 		for _, v := range views {
 			backlog += v.Events()
-			if v.OldestAge > b.Config.Outbox.BacklogAgeMax || v.Events() > b.Config.Outbox.BacklogEventsMax && v.OldestAge > 0 {
-				b.stop(fmt.Errorf("outbox lane %s is so far behind that it refuses services: %s events, the oldest %s old", laneName(v.Lane), count(v.Events()), short(v.OldestAge)))
+			if what := v.Refuses(&b.Config.Outbox); what != "" {
+				b.stop(fmt.Errorf("outbox lane %s refuses services: %s", laneName(v.Lane), what))
 			}
 		}
 		if time.Since(told) > 5*time.Second {
@@ -348,7 +327,7 @@ type benchWriter struct {
 var errNoNames = fmt.Errorf("%d entities are all that a load has names for", load.EntitiesMax)
 
 func (w *benchWriter) run(ctx context.Context, events *atomic.Int64) {
-	for n := 0; ctx.Err() == nil && time.Since(w.began) < w.o.For; n++ {
+	for ctx.Err() == nil && time.Since(w.began) < w.o.For {
 		if w.o.Rate > 0 { // the whole load's n-th event is due at n/rate, whoever writes it
 			due := w.began.Add(time.Duration(float64(events.Add(1)-1) / w.o.Rate * float64(time.Second)))
 			if due.Sub(w.began) >= w.o.For || !pause(ctx, time.Until(due)) {

@@ -145,11 +145,6 @@ func monthValue(t *event.Table, values []event.Value) event.Value {
 	return values[t.Month]
 }
 
-// Names is how rows and keys know the entity: tenant and id in their canonical text.
-func (l *Load) Names(e Entity) (tenant, id string) {
-	return l.text(l.table.Tenant, &e), l.text(l.table.ID, &e)
-}
-
 func (l *Load) text(col int, e *Entity) string {
 	return string(l.table.CanonicalText(nil, col, l.fixed(col, e)))
 }

@@ -114,9 +114,6 @@ func TestEventsOfEveryTable(t *testing.T) {
 				if table.Month != event.None && up.Month != partitioner.MonthOf(now.Add(time.Duration(n)*time.Millisecond)) {
 					t.Errorf("month %s", up.Month)
 				}
-				if tenant, id := l.Names(e); tenant != up.Tenant || id != up.EntityID {
-					t.Errorf("names %q %q, the event %q %q", tenant, id, up.Tenant, up.EntityID)
-				}
 				if i := table.Column("sometimes"); i != event.None && row.Values[i].Null {
 					nulls++
 				}
