@@ -183,8 +183,7 @@ func TestYAMLHasTheKeysOfJSON(t *testing.T) {
 
 // What is drawn over an older look leaves nothing of it.
 func TestRedrawn(t *testing.T) {
-	b := redrawn("a\n\nb c\n")
-	if got, want := b.String(), "\x1b[Ha\x1b[K\n\x1b[K\nb c\x1b[K\n\x1b[J"; got != want {
+	if got, want := redrawn("a\n\nb c\n"), "\x1b[Ha\x1b[K\n\x1b[K\nb c\x1b[K\n\x1b[J"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -55,14 +55,14 @@ Exit status: 4 when something is halted, 1 when a database could not be asked; o
 				if err := renderTo(&text, o.output, status, status.WriteText); err != nil {
 					return err
 				}
+				out := text.String()
 				switch {
 				case inPlace:
-					text = redrawn(text.String())
-				case !first && o.output != "json":
-					between := map[string]string{"table": "\n", "yaml": "---\n"}[o.output]
-					text = *bytes.NewBufferString(between + text.String())
+					out = redrawn(out)
+				case !first:
+					out = map[string]string{"table": "\n", "yaml": "---\n"}[o.output] + out
 				}
-				if _, err := os.Stdout.Write(text.Bytes()); err != nil {
+				if _, err := os.Stdout.WriteString(out); err != nil {
 					return err
 				}
 				last = statusExit(status)
@@ -99,9 +99,6 @@ func statusExit(s *line.Status) error {
 
 // redrawn is the text over what stands on the terminal: from its top, each line to its end, and what is below it. A screen that is
 // cleared first flickers.
-func redrawn(text string) (b bytes.Buffer) {
-	b.WriteString("\x1b[H")
-	b.WriteString(strings.ReplaceAll(text, "\n", "\x1b[K\n"))
-	b.WriteString("\x1b[J")
-	return b
+func redrawn(text string) string {
+	return "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
 }
