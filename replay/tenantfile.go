@@ -265,7 +265,7 @@ func (r *rowDatabase) Row(ctx context.Context, t *event.Table, row *event.Row, v
 
 // empty refuses a table that holds rows before the first of ours.
 func (r *rowDatabase) empty(ctx context.Context, t *event.Table, m partitioner.Month) error {
-	name := mysql.PhysicalName(t, m)
+	name := t.PhysicalName(m)
 	if r.known[name] {
 		return nil
 	}

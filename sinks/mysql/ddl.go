@@ -77,14 +77,9 @@ func columnDDL(c event.Column) string {
 	return mysqldb.Ident(c.Name) + " " + strings.ToUpper(columnType(c.Type)) + " " + null
 }
 
-// physicalName is the name of a logical table's live physical table: orders_202611, or orders without months.
-func physicalName(t *event.Table, m partitioner.Month) string {
-	return t.PhysicalName(m)
-}
-
 // name is the physical table's that is meant.
 func (d dialect) name(t *event.Table, m partitioner.Month) string {
-	return physicalName(t, m) + d.Suffix
+	return t.PhysicalName(m) + d.Suffix
 }
 
 // tableDDL creates a physical table unless it exists.

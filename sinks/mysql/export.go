@@ -38,9 +38,6 @@ func NewExport(mariaDB bool) *Export {
 	return &Export{d: dialect{MariaDB: mariaDB, RowAlias: !mariaDB}, open: map[exportTable]*exportRowsOf{}}
 }
 
-// PhysicalName is the name of the table that rows of a month are in.
-func PhysicalName(t *event.Table, m partitioner.Month) string { return physicalName(t, m) }
-
 // Add takes a row that is not deleted, and returns the statements that are to be run by now: the definition of its table
 // before its first.
 func (x *Export) Add(t *event.Table, row *event.Row, ver int64) (statements []string) {

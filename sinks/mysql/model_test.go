@@ -727,7 +727,7 @@ func (m *model) event(kind int, id, version int64, deleted, broken bool) modelEv
 		p, made.shards = r.Partition, []string{m.layout.ShardName(r.Shard)}
 		key = string(appendText(nil, []byte(tenant))) + "," + key
 	}
-	made.key, made.month = physicalName(t, month)+"|"+key, month
+	made.key, made.month = t.PhysicalName(month)+"|"+key, month
 	_, made.message.Record = e.AppendRecord(nil, event.Source("model"))
 	made.message.Partition = m.part(p)
 	m.made[what] = made

@@ -101,7 +101,7 @@ func (sh *shard) tableError(err error, t *event.Table, m partitioner.Month) erro
 	if denied(err) {
 		return sh.deniedError(err)
 	}
-	return mysqldb.Wrap(err, codeTableNotMade, fmt.Sprintf("%s, making table %s", sh.where(), physicalName(t, m)))
+	return mysqldb.Wrap(err, codeTableNotMade, fmt.Sprintf("%s, making table %s", sh.where(), t.PhysicalName(m)))
 }
 
 // maintainEvery is far shorter than a month and long enough to cost nothing.

@@ -172,7 +172,7 @@ func (sc *scan) newTables() []plan.Change {
 		var names []string
 		var statements []string
 		for _, m := range sc.shard.sink.monthsToHave(t.Table) {
-			if name := physicalName(t.Table, m); sc.tables[name] == nil {
+			if name := t.Table.PhysicalName(m); sc.tables[name] == nil {
 				names = append(names, name)
 				statements = append(statements, tableDDL(t.Table, m, sc.engine.dialect))
 			}

@@ -114,7 +114,7 @@ func (sh *shard) make(ctx context.Context, t *event.Table, m partitioner.Month, 
 		if retired(m, r.Below) { // so its owner epoch is an older one: nothing could be written to the table in any case
 			return &fault.Error{Code: codeRetired, Class: fault.Fenced,
 				What: fmt.Sprintf("%s: month %s is retired, table %s is not made again; the partition is taken over anew",
-					sh.where(), m, physicalName(t, m))}
+					sh.where(), m, t.PhysicalName(m))}
 		}
 	}
 	_, err = conn.ExecContext(ctx, tableDDL(t, m, d))

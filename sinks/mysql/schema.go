@@ -341,17 +341,12 @@ func (s *Sink) logical(name string) (index int, m partitioner.Month, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	if i, ok := s.tableIndex[name]; ok && s.tables[i].Month == event.None {
-		return i, partitioner.NoMonth, true
+	for _, base := range []string{name, name[:max(0, len(name)-len("_202611"))]} {
+		if i, there := s.tableIndex[base]; there {
+			if m, ok := s.tables[i].MonthOfName(name); ok {
+				return i, m, true
+			}
+		}
 	}
-	cut := strings.LastIndexByte(name, '_')
-	if cut < 0 || len(name)-cut != 7 {
-		return 0, 0, false
-	}
-	i, ok := s.tableIndex[name[:cut]]
-	if !ok || s.tables[i].Month == event.None {
-		return 0, 0, false
-	}
-	m, err := partitioner.ParseMonth(name[cut+1:])
-	return i, m, err == nil
+	return 0, 0, false
 }

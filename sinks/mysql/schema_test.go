@@ -9,7 +9,7 @@ import (
 
 // sameAs is the physical table that tableDDL makes.
 func sameAs(t *event.Table) *physical {
-	p := &physical{name: physicalName(t, 202611)}
+	p := &physical{name: t.PhysicalName(202611)}
 	for i, c := range t.Columns {
 		h := physicalColumn{keyed: i == t.Tenant || i == t.ID, name: c.Name, typ: columnType(c.Type), nullable: c.Nullable, supplied: c.Nullable}
 		if c.Type.Kind == event.String || c.Type.Kind == event.Text {

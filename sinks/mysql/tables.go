@@ -62,7 +62,7 @@ func (s *Sink) TableSizes(ctx context.Context, shardName string) (have, missing 
 	}
 	for _, t := range s.tables {
 		for _, m := range s.monthsToHave(t.Table) {
-			if name := physicalName(t.Table, m); !there[name] {
+			if name := t.Table.PhysicalName(m); !there[name] {
 				missing = append(missing, TableSize{Table: t.Name, Name: name, Month: m})
 			}
 		}
